@@ -1,0 +1,86 @@
+"""Safetensors, single or sharded, into a network: built without memory, filled tensor by tensor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from blockserve.checkpoints.format import Format
+from blockserve.core import CheckpointError
+from blockserve.execution.model import BidirectionalTransformer, ModelConfig
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+
+def load_network(
+    folder: Path, fmt: Format, config: ModelConfig, device: torch.device, dtype: torch.dtype
+) -> BidirectionalTransformer:
+    """The network in ``folder``, each tensor cast and moved as it is read, so that memory stays near the weights.
+
+    A missing, unknown or misshapen tensor raises `CheckpointError` with its file and key.
+    """
+    with torch.device("meta"):
+        network = BidirectionalTransformer(config)
+    wanted = {fmt.file_key(name): name for name, _ in network.named_parameters()}
+    for path in weight_files(folder):
+        for key, tensor in _tensors(path):
+            name = wanted.pop(key, None)
+            if name is None:
+                raise CheckpointError(f"{path}: the key {key!r} is not expected in this architecture")
+            _assign(network, name, tensor, device, dtype, f"{path}: the key {key!r}")
+    if wanted:
+        raise CheckpointError(f"{folder}: the key {sorted(wanted)[0]!r} is missing ({len(wanted)} keys in all)")
+    return network.eval().requires_grad_(False)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a checkpoint, by its index or the single file."""
+    index = folder / INDEX
+    if index.is_file():
+        try:
+            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        except (json.JSONDecodeError, KeyError, AttributeError):
+            raise CheckpointError(f"{index}: no readable 'weight_map'") from None
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing:
+            raise CheckpointError(f"{folder}: the shard {missing[0]!r} named in {INDEX} is missing")
+        return [folder / name for name in names]
+    if not (folder / SINGLE).is_file():
+        raise CheckpointError(f"{folder}: neither {SINGLE} nor {INDEX} is there")
+    return [folder / SINGLE]
+
+
+def _tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            for key in file.keys():  # noqa: SIM118 (safe_open is no mapping)
+                yield key, file.get_tensor(key)
+    except SafetensorError as error:
+        raise CheckpointError(f"{path}: not a whole safetensors file ({error})") from None
+
+
+def _assign(
+    network: BidirectionalTransformer, name: str, tensor: Tensor, device: torch.device, dtype: torch.dtype, what: str
+) -> None:
+    module_name, _, leaf = name.rpartition(".")
+    module = network.get_submodule(module_name)
+    expected = tuple(getattr(module, leaf).shape)
+    if tuple(tensor.shape) != expected:
+        raise CheckpointError(f"{what} has shape {tuple(tensor.shape)}, the config asks for {expected}")
+    setattr(module, leaf, torch.nn.Parameter(tensor.to(device=device, dtype=dtype)))
+
+
+def save_network(
+    network: BidirectionalTransformer, path: Path, file_key: Callable[[str], str], dtype: torch.dtype
+) -> None:
+    """Write all weights under a format's keys."""
+    save_file(
+        {file_key(name): p.detach().to("cpu", dtype).contiguous() for name, p in network.named_parameters()}, path
+    )

@@ -1,0 +1,52 @@
+"""Wall and virtual clock: seconds since the start of a run, behind one interface."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the engine needs of time: ``now()``, ``advance()`` after work, ``wait_until()`` when idle."""
+
+    name: str
+
+    def now(self) -> float: ...
+    def advance(self, seconds: float) -> None: ...
+    def wait_until(self, when: float) -> None: ...
+
+
+class WallClock:
+    """Real time. Work takes its own time, so `advance` does nothing; `wait_until` sleeps."""
+
+    name = "wall"
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+
+    def now(self) -> float:
+        return time.perf_counter() - self._start
+
+    def advance(self, seconds: float) -> None:
+        pass
+
+    def wait_until(self, when: float) -> None:
+        time.sleep(max(0.0, when - self.now()))
+
+
+class VirtualClock:
+    """Time that passes only by what the executor says its work took; runs repeat exactly."""
+
+    name = "virtual"
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def now(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+
+    def wait_until(self, when: float) -> None:
+        self._now = max(self._now, when)

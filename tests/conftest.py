@@ -1,0 +1,35 @@
+"""Shared fixtures. One torch thread: the models are tiny, and spinning threads of two processes starve each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from browser import browser  # noqa: F401  (a fixture)
+
+_COUNTS: Counter[str] = Counter()
+
+
+def pytest_configure(config):
+    try:
+        import torch
+    except ImportError:  # the engine is optional for those who only look at traces
+        return
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def record_count():
+    """``record_count(what, n=1)``: adds to a tally printed at the end of the run."""
+
+    def add(what: str, number: int = 1) -> None:
+        _COUNTS[what] += int(number)
+
+    return add
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _COUNTS:
+        terminalreporter.section("checked")
+        for what, number in sorted(_COUNTS.items()):
+            terminalreporter.write_line(f"{number:>7,}  {what}")
