@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+
 from browser import browser  # noqa: F401  (a fixture)
 
 _COUNTS: Counter[str] = Counter()
@@ -18,7 +19,7 @@ def pytest_configure(config):
     torch.set_num_threads(1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def record_count():
     """``record_count(what, n=1)``: adds to a tally printed at the end of the run."""
 

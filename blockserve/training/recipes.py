@@ -1,0 +1,96 @@
+"""Recipes: everything that decides the weights of a small model."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from blockserve.core import ConfigError, check_choice, check_int, check_number, unknown_name
+from blockserve.execution.model import ModelConfig
+from blockserve.workload.tasks import TASKS
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Shape of the model, what it learns from, and how.
+
+    Lengths are in tokens. ``limit``: the canvas an answer is shown in. ``free_share`` of a batch's rows have
+    masks anywhere in the answer so far, the others follow the engine's block cycle (see `training.data`).
+    ``suffix_odds``: how often a row shows no, one, or every remaining masked block after the active one.
+    ``micro_rows``: rows of one forward, alike in width; their gradients add up to the batch's.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    architecture: Literal["llada"] = "llada"
+    seed: int = 0
+    # model
+    vocab_size: int = 640
+    hidden_size: int = 128
+    num_layers: int = 4
+    num_heads: int = 4
+    num_kv_heads: int = 4
+    intermediate_size: int = 384
+    max_positions: int = 512
+    rope_theta: float = 10_000.0
+    rms_norm_eps: float = 1e-5
+    # rows
+    block_lengths: tuple[int, ...] = (8, 16, 32)
+    block_odds: tuple[float, ...] = (0.25, 0.5, 0.25)
+    suffix_odds: tuple[float, float, float] = (0.7, 0.15, 0.15)
+    limit: int = 80
+    free_share: float = 0.6
+    fully_masked: float = 0.1
+    after_end: float = 0.05
+    # optimisation
+    steps: int = 10_000
+    batch_rows: int = 32
+    micro_rows: int = 8
+    learning_rate: float = 2e-3
+    warmup_steps: int = 150
+    weight_decay: float = 0.02
+    clip_norm: float = 1.0
+    tokenizer_problems: int = 4000
+
+    def __post_init__(self) -> None:
+        check_choice("architecture", self.architecture, ("llada",))
+        for task in self.tasks:
+            if task not in TASKS:
+                raise unknown_name("task", task, TASKS)
+        for name in ("steps", "batch_rows", "micro_rows", "limit", "tokenizer_problems"):
+            check_int(name, getattr(self, name), 1)
+        check_number("learning_rate", self.learning_rate, 0.0, open_low=True)
+        for name in ("free_share", "fully_masked", "after_end"):
+            check_number(name, getattr(self, name), 0.0, 1.0)
+        if len(self.block_lengths) != len(self.block_odds):
+            raise ConfigError(f"block_lengths and block_odds differ in length: {self.block_lengths}, {self.block_odds}")
+
+    def model_config(self) -> ModelConfig:
+        """The shape as the engine's model takes it."""
+        return ModelConfig(
+            vocab_size=self.vocab_size,
+            hidden_size=self.hidden_size,
+            num_layers=self.num_layers,
+            num_heads=self.num_heads,
+            num_kv_heads=self.num_kv_heads,
+            intermediate_size=self.intermediate_size,
+            head_dim=self.hidden_size // self.num_heads,
+            rope_theta=self.rope_theta,
+            rms_norm_eps=self.rms_norm_eps,
+            max_positions=self.max_positions,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form, written beside the weights and compared when a run is resumed."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(self).items()}
+
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (Recipe(name="tiny-llada", tasks=("arithmetic",)),)}
+
+
+def get_recipe(name: str) -> Recipe:
+    """The recipe of that name."""
+    if name not in RECIPES:
+        raise unknown_name("recipe", name, RECIPES)
+    return RECIPES[name]

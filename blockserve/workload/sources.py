@@ -1,0 +1,170 @@
+"""Workloads: requests under a name, from the built-in tasks or from a file of a user's own prompts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blockserve.core import InvalidRequestError, Request, check_int, commit_rule_to_dict, unknown_name
+from blockserve.workload.problems import Grade, Split
+from blockserve.workload.tasks import TASKS, TaskFamily, problems, resolve
+
+JSONL_FIELDS = ("id", "prompt", "max_new_tokens")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Requests in their order of submission. Ids are unique; prompts are text, limits may be left to the engine."""
+
+    name: str
+    requests: tuple[Request, ...]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for request in self.requests:
+            if request.id in seen:
+                raise InvalidRequestError(f"workload {self.name!r} holds two requests with id {request.id!r}")
+            seen.add(request.id)
+
+    @classmethod
+    def tasks(
+        cls,
+        names: str | Sequence[str] = "arithmetic",
+        n: int = 64,
+        seed: int = 0,
+        *,
+        max_new_tokens: int | None = None,
+        split: Split = "test",
+    ) -> Workload:
+        """``n`` problems of each task family; ``names`` is ``"arithmetic"``, ``"a,b"``, ``"all"`` or a sequence.
+
+        The same arguments give the same workload on every machine, and a larger ``n`` only adds to each family.
+        Tags hold ``task``, ``reference`` (the worked answer) and ``grading`` (what the grader needs). Raises
+        `UnknownNameError` for an unknown family or split, `ConfigError` for a bad ``n`` or ``seed``.
+        """
+        families = resolve(names)
+        requests = [
+            Request(
+                id=f"{family.name}-{i:04d}",
+                prompt=problem.prompt,
+                max_new_tokens=max_new_tokens,
+                seed=_request_seed(family, seed, i),
+                tags={"task": family.name, "reference": problem.answer, "grading": dict(problem.data)},
+            )
+            for family in families
+            for i, problem in enumerate(problems(family, n, seed, split))
+        ]
+        return cls(",".join(family.name for family in families), tuple(requests))
+
+    @classmethod
+    def from_jsonl(cls, path: str | Path, *, max_new_tokens: int | None = None) -> Workload:
+        """Prompts of a user's own: one JSON object a line with ``id``, ``prompt`` and perhaps ``max_new_tokens``.
+
+        ``max_new_tokens`` given here holds for the lines that have none. Blank lines are passed over. Raises
+        `InvalidRequestError` naming the file, the line and what is wrong with it.
+        """
+        path = Path(path)
+        first_line: dict[str, int] = {}
+        requests = []
+        for number, line in _lines(path):
+            where = f"{path}, line {number}"
+            fields = _parse(line, where)
+            if fields["id"] in first_line:
+                raise InvalidRequestError(f"{where}: id {fields['id']!r} was used in line {first_line[fields['id']]}")
+            first_line[fields["id"]] = number
+            limit = fields.get("max_new_tokens")
+            limit = max_new_tokens if limit is None else limit
+            requests.append(Request(fields["id"], fields["prompt"], max_new_tokens=limit))
+        if not requests:
+            raise InvalidRequestError(f'{path} holds no prompts; write one {{"id": ..., "prompt": ...}} a line')
+        return cls(path.stem, tuple(requests))
+
+    def grade(self, request_id: str, text: str) -> Grade | None:
+        """Judge the answer ``text`` to a request; ``None`` when its task has no grader."""
+        if request_id not in self._by_id:
+            raise InvalidRequestError(f"workload {self.name!r} has no request {request_id!r}")
+        tags = self._by_id[request_id].tags
+        family = TASKS.get(tags.get("task", ""))
+        return None if family is None or "grading" not in tags else family.grade(text, tags["grading"])
+
+    def digest(self) -> str:
+        """Twelve hex digits of a SHA-256 over all that the requests hold, in their order (the name left out)."""
+        sha = hashlib.sha256()
+        for request in self.requests:
+            sha.update(json.dumps(_canonical(request), sort_keys=True).encode() + b"\n")
+        return sha.hexdigest()[:12]
+
+    def shuffled(self, seed: int) -> Workload:
+        """The same requests in another order."""
+        check_int("seed", seed, 0)
+        order = np.random.default_rng(seed).permutation(len(self.requests))
+        return replace(self, requests=tuple(self.requests[i] for i in order))
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self.requests)
+
+    @cached_property
+    def _by_id(self) -> dict[str, Request]:
+        return {request.id: request for request in self.requests}
+
+
+def _request_seed(family: TaskFamily, seed: int, index: int) -> int:
+    """A seed of the request's own, whatever else is in the workload."""
+    return int(np.random.SeedSequence([seed, index, *family.name.encode()]).generate_state(1)[0])
+
+
+def _canonical(request: Request) -> dict[str, Any]:
+    values = dict(vars(request))
+    values["tags"] = dict(request.tags)
+    values["rule"] = None if request.rule is None else commit_rule_to_dict(request.rule)
+    return values
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a UTF-8 file that are not blank."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InvalidRequestError(f"no prompt file at {path}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"{path} is not UTF-8 text: byte {error.start} cannot be read") from None
+    except OSError as error:
+        raise InvalidRequestError(f"cannot read the prompt file {path}: {error.strerror}") from None
+    # Split at newlines alone: JSON strings may hold other line separators of Unicode as they are.
+    return ((i, line) for i, line in enumerate(text.split("\n"), start=1) if line.strip())
+
+
+def _parse(line: str, where: str) -> dict[str, Any]:
+    """The checked fields of one line."""
+    try:
+        fields = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InvalidRequestError(f"{where}: not valid JSON ({error})") from None
+    if not isinstance(fields, dict):
+        raise InvalidRequestError(f"{where}: must be a JSON object with id and prompt, got {line.strip()[:40]}")
+    for key in fields:
+        if key not in JSONL_FIELDS:
+            raise InvalidRequestError(f"{where}: {unknown_name('field', key, JSONL_FIELDS)}")
+    for key in ("id", "prompt"):
+        if key not in fields:
+            raise InvalidRequestError(f"{where}: field {key!r} is missing")
+        if not isinstance(fields[key], str) or not fields[key].strip():
+            raise InvalidRequestError(f"{where}: {key} must be text and not empty, got {fields[key]!r}")
+        if any("\ud800" <= c <= "\udfff" for c in fields[key]):
+            raise InvalidRequestError(
+                f"{where}: {key} holds half of a surrogate pair, which is no text: {fields[key]!r}"
+            )
+    limit = fields.get("max_new_tokens")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise InvalidRequestError(f"{where}: max_new_tokens must be a whole number of at least 1, got {limit!r}")
+    return fields

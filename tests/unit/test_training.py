@@ -1,0 +1,307 @@
+"""Training of the small models: tokenizer, rows as the engine shows them, a loop that resumes exactly."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from blockserve.checkpoints import load_model
+from blockserve.core import BatchPlan, ConfigError, RowPlan, UnknownNameError
+from blockserve.execution.layout import Layout
+from blockserve.geometry import num_blocks, row_width
+from blockserve.training import loop
+from blockserve.training.data import RowSource
+from blockserve.training.export import export
+from blockserve.training.loop import initial_model, learning_rate, masked_logits, train
+from blockserve.training.recipes import RECIPES, Recipe, get_recipe
+from blockserve.training.tokenizer import EOS, MASK, build_tokenizer
+from blockserve.workload.tasks import TASKS, problems, split_of
+
+SMALL = replace(
+    RECIPES["tiny-llada"],
+    hidden_size=16,
+    num_layers=2,
+    num_heads=2,
+    num_kv_heads=2,
+    intermediate_size=24,
+    vocab_size=420,
+    limit=160,  # so few merges make long answers
+    tokenizer_problems=300,
+    steps=12,
+    warmup_steps=3,
+    batch_rows=10,
+    micro_rows=4,
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    texts = [p.prompt + p.answer for p in problems(TASKS["arithmetic"], 4000, 0, "train")]
+    return build_tokenizer(texts, get_recipe("tiny-llada").vocab_size)
+
+
+# -------------------------------------------------------------------------------------- tokenizer
+
+
+@given(st.text())
+@example("Größe 漢字 🙂 \x00 \u2028 007 1234")
+def test_any_unicode_round_trips(tokenizer, text):
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    assert tokenizer.decode(ids, skip_special_tokens=True) == text.replace(EOS, "").replace(MASK, "")
+    assert max(ids, default=0) < tokenizer.get_vocab_size() <= 1024
+
+
+def test_numbers_to_99_are_one_token(tokenizer):
+    for n in range(100):
+        assert tokenizer.encode(f" {n}").tokens == [f"Ġ{n}"]
+    assert tokenizer.encode(" 123").tokens == ["Ġ12", "3"]
+
+
+def test_answers_take_one_to_five_blocks_and_round_trip(tokenizer):
+    blocks = set()
+    for p in problems(TASKS["arithmetic"], 2000, 1):
+        ids = tokenizer.encode(p.answer).ids
+        assert tokenizer.encode(p.prompt + p.answer).ids == tokenizer.encode(p.prompt).ids + ids
+        assert tokenizer.decode(ids) == p.answer
+        blocks.add(num_blocks(len(ids) + 1, 16))
+    assert blocks == {1, 2, 3, 4, 5}
+
+
+def test_special_tokens(tokenizer):
+    assert (tokenizer.token_to_id(EOS), tokenizer.token_to_id(MASK)) == (0, 1)
+    assert tokenizer.encode(f"x{MASK}").ids[-1] == 1
+
+
+def test_the_vocabulary_has_exactly_the_size_asked_for():
+    texts = ["the apples and the pears"] * 3
+    assert build_tokenizer(texts, 360).get_vocab_size() == 360
+    with pytest.raises(ConfigError, match="at least 358, got 300"):
+        build_tokenizer(texts, 300)
+    with pytest.raises(ConfigError, match="vocab_size 1000 is too large"):
+        build_tokenizer(texts, 1000)
+
+
+# ------------------------------------------------------------------------------------------- rows
+
+
+@pytest.fixture(scope="module")
+def source(tokenizer) -> RowSource:
+    return RowSource(replace(get_recipe("tiny-llada"), batch_rows=40, suffix_odds=(0.4, 0.3, 0.3)), tokenizer)
+
+
+def prompt_tokens(source: RowSource, truth: np.ndarray) -> int:
+    """Tokens up to the question mark that ends every prompt."""
+    mark = source.tokenizer.encode("many?").ids[-1]
+    return truth.tolist().index(mark) + 1
+
+
+def check_truth(source: RowSource, row) -> tuple[int, int, int]:
+    """The true ids are prompt + answer + end tokens of a training problem; returns prompt, block and suffix length."""
+    p, length = prompt_tokens(source, row.truth), row.block_length
+    block, rest = divmod(row.start - p, length)
+    suffix, odd = divmod(len(row.truth) - row.start - length, length)
+    assert rest == odd == 0 and row.truth.shape == row.shown.shape == row.loss_at.shape
+    answer = source.tokenizer.decode(row.truth[p:].tolist())
+    assert answer.startswith(" ") and "?" not in answer
+    ends = row.truth[p:] == source.eos
+    assert (np.diff(ends.astype(int)) >= 0).all(), "nothing follows the end"
+    if ends.any():
+        steps = re.findall(r"([+-] \d+) = ", answer)
+        start = re.search(r"\d+", source.tokenizer.decode(row.truth[:p].tolist())).group()
+        assert split_of("arithmetic", start + "".join(steps).replace(" ", "")) == "train"
+    blocks = num_blocks(source.recipe.limit, length)
+    assert suffix in {0, min(1, blocks - 1 - block), blocks - 1 - block}
+    return p, block, suffix
+
+
+def test_cycle_rows_show_what_a_refresh_pass_shows(source):
+    rng = np.random.default_rng(0)
+    seen = set()
+    for _ in range(300):
+        length = int(rng.choice((8, 16, 32)))
+        row = source.cycle_row(rng, length)
+        _, block, suffix = check_truth(source, row)
+        seen.add((length, suffix, block))
+        np.testing.assert_array_equal(row.shown[: row.start], row.truth[: row.start])
+        assert (row.shown[row.start :] == source.mask).all()
+        assert row.loss_at.nonzero()[0].tolist() == list(range(row.start, row.start + length))
+        hidden = row.block_shown == source.mask
+        assert hidden.any() and (row.block_shown[~hidden] == row.truth[row.block][~hidden]).all()
+    assert {s for _, s, _ in seen} >= {0, 1, 4} and {b for n, _, b in seen if n == 16} == {0, 1, 2, 3, 4}
+
+
+def test_free_rows_mask_the_answer_anywhere_up_to_the_active_block(source):
+    rng = np.random.default_rng(1)
+    early = full = 0
+    for _ in range(300):
+        row = source.free_row(rng)
+        p, _, _ = check_truth(source, row)
+        end = row.start + row.block_length
+        hidden = row.shown == source.mask
+        assert not hidden[:p].any() and hidden[p:end].any() and hidden[end:].all()
+        np.testing.assert_array_equal(row.loss_at[:end], hidden[:end])
+        assert not row.loss_at[end:].any()
+        np.testing.assert_array_equal(row.shown[~hidden], row.truth[~hidden])
+        early += hidden[p : row.start].any()
+        full += hidden[p:end].all()
+    assert early > 100 and 25 < full < 100
+
+
+def test_batches_are_laid_out_as_the_engine_lays_out_a_plan(source):
+    """Against the engine's own layout of a plan with the same prompts, blocks and suffixes."""
+    rng = np.random.default_rng(2)
+    rows = [source.cycle_row(rng, 16) for _ in range(12)]
+    batch = source.collate(rows, 1.0)
+    plans = []
+    for i, row in enumerate(rows):
+        p, block, suffix = check_truth(source, row)
+        width = row_width(p, block, 5, 16, suffix)
+        plans.append(RowPlan(str(i), i, block, 5, p, suffix, width))
+    plan = BatchPlan(0, tuple(plans), max(r.width for r in plans), None)
+    layout = Layout.of(plan, 16, torch.device("cpu"))
+    assert torch.equal(batch.visible, layout.valid)
+    assert torch.equal(batch.positions, layout.positions)
+    assert torch.equal(batch.reuse.columns, layout.block)
+    for i, row in enumerate(rows):
+        assert batch.ids[i][batch.visible[i]].tolist() == row.shown.tolist()
+        assert batch.targets[i][layout.block[i]].tolist() == batch.reuse.targets[i].tolist()
+
+
+def test_batch_weights_sum_to_one_and_are_even_by_row(source):
+    micros = source.batch(5)
+    assert sum(len(m.ids) for m in micros) == 40
+    weights = [m.weight for m in micros] + [m.reuse.weight for m in micros if m.reuse]
+    assert sum(float(w.sum()) for w in weights) == pytest.approx(1.0, abs=1e-5)
+    rows = [row for w in weights for row in w]
+    ratio = [float(row.sum()) / float((row > 0).sum()) ** 0.5 for row in rows]  # a row's sum goes as sqrt(masks)
+    assert max(ratio) == pytest.approx(min(ratio), rel=1e-4)
+
+
+def test_the_reuse_pass_sees_the_stale_keys_of_the_refresh_pass(source):
+    """Padding changes nothing, and keys kept from the refresh pass are not those of one pass over the filled row."""
+    model = initial_model(replace(SMALL, vocab_size=source.recipe.vocab_size)).double()
+    rng = np.random.default_rng(3)
+    rows = [source.cycle_row(rng, 8) for _ in range(5)]
+    (refresh, _, _), (reuse, _, _) = masked_logits(model, source.collate(rows, 1.0))
+    alone = [masked_logits(model, source.collate([row], 1.0)) for row in rows]
+    torch.testing.assert_close(refresh, torch.cat([a[0][0] for a in alone]))
+    torch.testing.assert_close(reuse, torch.cat([a[1][0] for a in alone]))
+    partly = [replace(row, shown=_filled(row), block_shown=None) for row in rows]
+    fresh = masked_logits(model, source.collate(partly, 1.0))[0][0]
+    assert fresh.shape == refresh.shape and not torch.allclose(fresh[: len(reuse)], reuse[: len(fresh)])
+
+
+def _filled(row) -> np.ndarray:
+    shown = row.shown.copy()
+    shown[row.block] = row.block_shown
+    return shown
+
+
+def test_batches_are_a_function_of_recipe_and_step(source):
+    def same(a, b):
+        return len(a) == len(b) and all(torch.equal(x.ids, y.ids) for x, y in zip(a, b, strict=True))
+
+    other = RowSource(replace(source.recipe, seed=1), source.tokenizer)
+    assert same(source.batch(7), source.batch(7))
+    assert not same(source.batch(7), source.batch(8)) and not same(source.batch(7), other.batch(7))
+
+
+# ------------------------------------------------------------------------------------------- loop
+
+
+def weights(result) -> dict[str, torch.Tensor]:
+    return result.model.state_dict()
+
+
+def log_lines(folder) -> list[dict]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_a_resumed_run_ends_with_the_same_weights(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "LOG_STEPS", 2)
+    whole = train(SMALL, tmp_path / "whole")
+    first = train(SMALL, tmp_path / "parts", max_steps=5)
+    assert first.steps == 5 and whole.steps == 12
+    second = train(SMALL, tmp_path / "parts")
+    assert second.minutes >= first.minutes
+    for name, weight in weights(whole).items():
+        assert torch.equal(weight, weights(second)[name]), name
+    losses = {line["step"]: line["loss"] for line in log_lines(tmp_path / "whole")}
+    assert losses.keys() == {2, 4, 6, 8, 10, 12} and losses[12] < losses[2]
+    assert log_lines(tmp_path / "whole")[-1]["held_out_accuracy"] == pytest.approx(whole.held_out, abs=1e-5)
+
+
+def test_an_interrupt_keeps_what_is_done(tmp_path, monkeypatch):
+    step = loop._Run._train_step
+
+    def interrupted(run):
+        if run.step == 4:
+            raise KeyboardInterrupt
+        return step(run)
+
+    monkeypatch.setattr(loop._Run, "_train_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(SMALL, tmp_path)
+    monkeypatch.undo()
+    assert train(SMALL, tmp_path, max_steps=4).steps == 4
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_another_recipe_is_refused_and_starting_anew_is_possible(tmp_path):
+    train(SMALL, tmp_path, max_steps=1)
+    other = replace(SMALL, learning_rate=0.5)
+    with pytest.raises(ConfigError, match=r"another recipe \(learning_rate 0.002 → 0.5\)"):
+        train(other, tmp_path, max_steps=1)
+    assert train(other, tmp_path, resume=False, max_steps=2).steps == 2
+
+
+def test_an_exported_model_is_a_llada_checkpoint_with_a_card(tmp_path):
+    recipe = replace(SMALL, block_lengths=(16,), block_odds=(1.0,))
+    result = train(recipe, tmp_path / "run", max_steps=2)
+    (measured,) = export(result, tmp_path / "out", problems=2)
+    loaded = load_model(tmp_path / "out", dtype="float32")
+    for name, weight in weights(result).items():
+        torch.testing.assert_close(loaded.network.state_dict()[name], weight.half().float(), rtol=0, atol=0)
+    text = "Mia: 7 figs, eats 2. How many?"
+    assert loaded.tokenizer.encode(text) == result.tokenizer.encode(text).ids
+    assert (loaded.mask_id, loaded.end_ids, loaded.pad_id, loaded.context) == (1, (0,), 0, 512)
+    card = json.loads((tmp_path / "out" / "card.json").read_text())
+    assert card["steps"] == 2 and card["accuracy"] == {"arithmetic": measured.accuracy}
+    assert "2 of 12 steps" in (tmp_path / "out" / "card.md").read_text()
+    assert json.loads((tmp_path / "out" / "recipe.json").read_text()) == recipe.to_dict()
+
+
+def test_training_leaves_global_random_state_alone(tmp_path):
+    torch.manual_seed(0)
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    train(SMALL, tmp_path, max_steps=1)
+    assert torch.equal(before, torch.get_rng_state())
+    assert (numpy_before == np.random.get_state()[1]).all()
+
+
+def test_the_learning_rate_warms_up_and_falls_to_zero():
+    recipe = replace(SMALL, steps=100, warmup_steps=10, learning_rate=1.0)
+    rates = [learning_rate(recipe, step) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1) and max(rates) == max(rates[8:12]) and rates[100] == pytest.approx(0)
+    assert all(a >= b for a, b in pairwise(rates[10:]))
+
+
+def test_recipes_are_checked():
+    assert get_recipe("tiny-llada").name == "tiny-llada"
+    assert 0.9e6 < sum(p.numel() for p in initial_model(get_recipe("tiny-llada")).parameters()) < 1.2e6
+    with pytest.raises(UnknownNameError, match=r"unknown recipe 'tiny-lada'\. Did you mean 'tiny-llada'"):
+        get_recipe("tiny-lada")
+    with pytest.raises(UnknownNameError, match="unknown task 'sums'"):
+        Recipe(name="x", tasks=("sums",))
+    for change in ({"steps": 0}, {"learning_rate": 0.0}, {"free_share": 1.5}, {"block_odds": (1.0,)}):
+        with pytest.raises(ConfigError, match=next(iter(change))):
+            replace(SMALL, **change)
