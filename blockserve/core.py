@@ -20,6 +20,7 @@ AdmitReason = Literal["head", "fits", "grow", "held", "readmitted"]
 RefusalReason = Literal["budget", "box", "slots", "group", "held"]
 
 CACHE_MODES: tuple[str, ...] = ("dual", "prefix", "none")
+MAX_LISTED = 20  # names in an error message
 EOS_MODES: tuple[str, ...] = ("settled", "block", "ignore")
 
 
@@ -63,7 +64,8 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameEr
     names = sorted(known)
     close = difflib.get_close_matches(str(name), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    return UnknownNameError(f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}")
+    listed = ", ".join(names[:MAX_LISTED]) + (f", … ({len(names)} in all)" if len(names) > MAX_LISTED else "")
+    return UnknownNameError(f"unknown {kind} {name!r}.{hint} Known: {listed}")
 
 
 def check_choice(kind: str, value: object, known: Iterable[str]) -> None:

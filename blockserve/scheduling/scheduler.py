@@ -10,6 +10,8 @@ import heapq
 from dataclasses import dataclass, field
 
 from blockserve.core import (
+    Admission,
+    AdmitReason,
     BatchPlan,
     Completion,
     CycleResult,
@@ -76,7 +78,8 @@ class Scheduler:
         self._lives: dict[str, _Life] = {}
         self._arrivals: list[tuple[float, int, Waiting]] = []
         self._numbers = 0
-        self._shed: list[str] = []  # preempted after a failed cycle, reported with the next plan
+        self._plan: BatchPlan | None = None  # handed out, not finished
+        self._carried: tuple[list[Admission], list[str]] = ([], [])  # changes of a failed plan, for the next one
 
     # ------------------------------------------------------------------------------------- submission
 
@@ -124,17 +127,18 @@ class Scheduler:
         boundary.admit()
         if not self.batch.rows:
             return Idle(self._arrivals[0][0] if self._arrivals else None)
-        preempted, self._shed = (*self._shed, *boundary.victims), []
-        return BatchPlan(
+        (admitted, preempted), self._carried = self._carried, ([], [])
+        self._plan = BatchPlan(
             cycle=self.cycle,
             rows=tuple(self._row_plan(row) for row in self.batch.rows),
             box_width=self.batch.box.width,
             budget=self.budget,
-            admitted=tuple(boundary.admitted),
-            preempted=preempted,
+            admitted=(*admitted, *boundary.admitted),
+            preempted=(*preempted, *boundary.victims),
             refused=boundary.refusals(),
             queue_depth=len(self.queue),
         )
+        return self._plan
 
     def _arrive(self, now: float) -> None:
         while self._arrivals and self._arrivals[0][0] <= now:
@@ -144,8 +148,11 @@ class Scheduler:
 
     def _preempt(self, row: Row) -> None:
         """Back to the queue with its block index and its admission rank unchanged."""
+        self._requeue(row, row.rank)
+
+    def _requeue(self, row: Row, rank: int | None) -> None:
         self.batch.remove(row)
-        entry = Waiting.of(self.geometry, row.shape, row.number, block=row.block, rank=row.rank, since=self.cycle)
+        entry = Waiting.of(self.geometry, row.shape, row.number, block=row.block, rank=rank, since=self.cycle)
         self.queue.add(entry)
 
     def _boundary(self, victims: list[Row]) -> Boundary:
@@ -178,6 +185,7 @@ class Scheduler:
             done = []
         completions = tuple(self._complete(row, now) for row in done)
         self.cycle += 1
+        self._plan = None
         return Departures(ended, completions)
 
     def _advance(self, row: Row, outcome: RowResult, started: float, now: float, ended: dict[str, EndReason]) -> None:
@@ -230,20 +238,35 @@ class Scheduler:
             return False
         keep = len(rows) // 2
         cost = self.batch.box.cost
+        entered = self._carry({row.id for row in rows[keep:]})
         for row in rows[keep:]:
-            self._shed.append(row.id)
-            self._preempt(row)
+            never_ran = entered.get(row.id, "readmitted") != "readmitted"
+            self._requeue(row, None if never_ran else row.rank)
+            if row.id not in entered:
+                self._carried[1].append(row.id)
         if isinstance(self.bound, TokenBudget):
             self.bound = TokenBudget(max(1, min(self.bound.tokens, cost) * keep // len(rows)))
         else:
             self.bound = FixedSlots(max(1, min(self.bound.slots, len(rows)) * keep // len(rows)))
         return True
 
+    def _carry(self, leaving: set[str]) -> dict[str, AdmitReason]:
+        """Keep the changes of a plan that was not executed for the next one, so that each is recorded once.
+
+        Rows ``leaving`` now never ran under it, so they were not admitted by it. Returns its admissions.
+        """
+        plan, self._plan = self._plan, None
+        if plan is None:
+            return {}
+        self._carried = ([a for a in plan.admitted if a.request_id not in leaving], [*plan.preempted])
+        return {a.request_id: a.why for a in plan.admitted}
+
     def drop(self, request_id: str, reason: EndReason, message: str, now: float) -> Completion:
         """End a request wherever it is (row, queue, or not yet arrived) without another cycle."""
         life = self._lives[request_id]
         row = self.batch.find(request_id)
         if row is not None:
+            self._carry({request_id})
             self.batch.remove(row)
         elif request_id in self.queue:
             self.queue.remove(self.queue[request_id])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blockserve.core import check_choice
+from blockserve.core import TraceError, check_choice
 from blockserve.geometry import Box, row_width
 from blockserve.tracing.records import CycleRecord, RequestRecord, RowRecord
 from blockserve.tracing.trace import Trace
@@ -21,7 +21,8 @@ def explain(trace: Trace, cycle: int, request_id: str) -> str:
     requests = {r.id: r for r in trace.request_records}
     check_choice("request", request_id, requests)
     records = {c.index: c for c in trace.cycle_records}
-    check_choice("cycle", cycle, map(int, records))
+    if cycle not in records:
+        raise TraceError(f"no cycle {cycle!r} in this trace; it has {len(records)}, from 0 on")
     record = records[cycle]
     row = next((r for r in record.rows if r.id == request_id), None)
     if row is not None:
