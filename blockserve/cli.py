@@ -255,14 +255,22 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder for the run; a run found there is resumed.")] = Path("training"),
     max_steps: Annotated[int | None, typer.Option(help="Stop after that many steps in all.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on from a state found in the folder.")] = True,
+    problems: Annotated[int, typer.Option(help="Unseen problems a task to measure on.")] = 200,
 ) -> None:
     """Train a small model by its recipe; stops and resumes at any time; writes a checkpoint folder."""
-    from blockserve.training import export, get_recipe, train as train_recipe
+    from dataclasses import asdict
 
-    result = train_recipe(get_recipe(recipe), out, resume=resume, max_steps=max_steps)
-    folder = export(result, out / "checkpoint")
-    print(f"checkpoint: {folder}")
-    _last_line({"recipe": recipe, "checkpoint": str(folder), "steps": result.steps, "loss": result.loss})
+    from blockserve import training
+
+    chosen = training.get_recipe(recipe)
+    result = training.train(chosen, out, resume=resume, max_steps=max_steps)
+    folder = out / "checkpoint"
+    measured = training.export(result, folder, problems=problems)
+    print(f"{folder}: {result.steps:,} of {chosen.steps:,} steps, {result.minutes:.1f} minutes")
+    for m in measured:
+        print(f"  {m.task}, L {m.block_length}: {m.accuracy:.1%} right of {m.problems}")
+    values = {"recipe": recipe, "checkpoint": str(folder), "steps": result.steps, "minutes": result.minutes}
+    _last_line(values | {"measured": [asdict(m) for m in measured]})
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,8 +114,9 @@ class Engine:
         self.submit(workload, trace=trace, force=force, skip_invalid=skip_invalid)
         session = self._session
         try:
-            for _ in _with_bar(session.cycles(), len(workload), show=progress):
-                pass
+            with closing(session.cycles()) as cycles:  # an interrupt between two cycles must end the session too
+                for _ in _with_bar(cycles, len(workload), show=progress):
+                    pass
         except KeyboardInterrupt:
             warnings.warn("interrupted: what was not finished is recorded as cancelled", stacklevel=2)
         done = session.completions
