@@ -13,13 +13,17 @@ class Clock(Protocol):
 
     def now(self) -> float: ...
     def advance(self, seconds: float) -> None: ...
-    def wait_until(self, when: float) -> None: ...
+    def wait_until(self, when: float) -> None:
+        """Come nearer to ``when`` [s]; may return before it."""
+        ...
 
 
 class WallClock:
-    """Real time. Work takes its own time, so `advance` does nothing; `wait_until` sleeps."""
+    """Real time. Work takes its own time, so `advance` does nothing; `wait_until` sleeps, a slice at a time, so that
+    whoever waits can look around (a stop, a cancellation) and wait again."""
 
     name = "wall"
+    SLICE = 0.05  # s
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
@@ -31,7 +35,7 @@ class WallClock:
         pass
 
     def wait_until(self, when: float) -> None:
-        time.sleep(max(0.0, when - self.now()))
+        time.sleep(min(max(0.0, when - self.now()), self.SLICE))
 
 
 class VirtualClock:

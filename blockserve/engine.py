@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,14 @@ from blockserve.clock import WallClock
 from blockserve.core import (
     BlockServeError,
     Completion,
-    InvalidRequestError,
     Request,
-    RequestShape,
     check_choice,
     check_int,
 )
+from blockserve.handle import RunHandle
 from blockserve.manifest import run_record
+from blockserve.outputs import completer, stop_offset
+from blockserve.preparation import prepare, shape_of
 from blockserve.presets import EngineConfig, resolve
 from blockserve.scheduling import Scheduler
 from blockserve.session import Hooks, Session
@@ -33,7 +35,6 @@ from blockserve.workload.sources import Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-    from blockserve.execution.executor import TorchExecutor
     from blockserve.execution.model import DiffusionModel
 
 DEFAULT_LIMIT = 80  # new tokens; the small models are trained for it
@@ -119,8 +120,21 @@ class Engine:
                     pass
         except KeyboardInterrupt:
             warnings.warn("interrupted: what was not finished is recorded as cancelled", stacklevel=2)
-        done = session.completions
-        return Run(session.trace, tuple(done[r.id] for r in workload if r.id in done))
+        return _collect(session, workload)
+
+    def start(
+        self,
+        workload: Workload | Iterable[Request],
+        *,
+        trace: str | Path | None = None,
+        force: bool = False,
+        skip_invalid: bool = False,
+    ) -> RunHandle:
+        """Run a workload in a thread and return at once; the handle watches, cancels and stops it."""
+        workload = as_workload(workload)
+        self.submit(workload, trace=trace, force=force, skip_invalid=skip_invalid)
+        session = self._session
+        return RunHandle(session, lambda: _collect(session, workload))
 
     def submit(
         self,
@@ -141,16 +155,17 @@ class Engine:
             run_to_limit=decode.eos == "ignore",
             context=self.model.context,
         )
-        prepared, rejected = self._prepare(workload, scheduler, skip_invalid)
+        prepared, rejected = prepare(workload, self.model, scheduler, self.max_new_tokens, skip_invalid)
         detail = self.trace_level == "token"
-        executor = TorchExecutor(self.model, decode, self.config.execution, detail=detail)
         tokenizer = self.model.tokenizer
+        find_stop = partial(stop_offset, tokenizer.decode) if tokenizer else None
+        executor = TorchExecutor(self.model, decode, self.config.execution, detail=detail, find_stop=find_stop)
         self._session = Session(
             run_record(self, workload),
             scheduler,
             executor,
             WallClock(),
-            hooks=Hooks(_completer(executor, tokenizer, workload), tokenizer.decode if tokenizer else None),
+            hooks=Hooks(completer(executor, self.model, workload), tokenizer.decode if tokenizer else None),
             path=trace,
             force=force,
             check=self.check,
@@ -169,6 +184,15 @@ class Engine:
             raise BlockServeError("nothing to run: call submit(workload) before cycles()")
         return self._session.cycles()
 
+    def cancel(self, request_id: str) -> bool:
+        """Let a request of the run in progress leave at the next boundary, with what it has written.
+
+        False if it has left already; raises `InvalidRequestError` if it was never submitted.
+        """
+        if self._session is None:
+            raise BlockServeError("nothing is running, so nothing can be cancelled")
+        return self._session.cancel(request_id)
+
     @property
     def trace(self) -> Trace:
         """The trace of the run in progress, or of the last one."""
@@ -176,76 +200,16 @@ class Engine:
             raise BlockServeError("there is no trace yet: call run(workload), or submit(workload) and cycles()")
         return self._session.trace
 
-    # ---------------------------------------------------------------------------------------- requests
-
-    def _prepare(
-        self, workload: Workload, scheduler: Scheduler, skip_invalid: bool
-    ) -> tuple[list[Request], list[tuple[Request, str]]]:
-        """Requests with ids and limits; those that cannot be served, with the reason."""
-        prepared: list[Request] = []
-        rejected: list[tuple[Request, str]] = []
-        for request in workload:
-            request = replace(request, max_new_tokens=request.max_new_tokens or self.max_new_tokens)
-            try:
-                encoded = self._encode(request)
-                scheduler.check_request(shape_of(encoded))
-                prepared.append(encoded)
-            except InvalidRequestError as error:
-                rejected.append((replace(request, prompt_ids=request.prompt_ids or ()), str(error)))
-        if rejected and not skip_invalid:
-            lines = [message for _, message in rejected]
-            raise InvalidRequestError(
-                lines[0] if len(lines) == 1 else f"{len(lines)} requests cannot be served:\n  " + "\n  ".join(lines)
-            )
-        return prepared, rejected
-
-    def _encode(self, request: Request) -> Request:
-        """Fill in the prompt ids; reject what no model can continue."""
-        model, ids = self.model, request.prompt_ids
-        if ids is None:
-            if model.tokenizer is None:
-                raise InvalidRequestError(
-                    f"model {model.name!r} has no tokenizer; request {request.id!r} needs prompt_ids"
-                )
-            ids = tuple(model.tokenizer.encode(request.prompt))
-        if not ids:
-            raise InvalidRequestError(f"request {request.id!r} has an empty prompt; give at least one token")
-        if model.mask_id in ids:
-            place = ids.index(model.mask_id)
-            raise InvalidRequestError(
-                f"request {request.id!r} holds the mask token ({model.mask_id}) at position {place}; "
-                "a prompt must hold none, masks mark what the model is to write"
-            )
-        size = model.network.config.vocab_size
-        if min(ids) < 0 or max(ids) >= size:
-            raise InvalidRequestError(f"request {request.id!r} holds a token id outside 0 … {size - 1}")
-        return replace(request, prompt_ids=tuple(ids))
-
 
 def as_workload(requests: Workload | Iterable[Request]) -> Workload:
     """A workload as it is; plain requests under the name ``requests``."""
     return requests if isinstance(requests, Workload) else Workload("requests", tuple(requests))
 
 
-def shape_of(request: Request) -> RequestShape:
-    """What the scheduler sees of a prepared request."""
-    return RequestShape(request.id, len(request.prompt_ids), request.max_new_tokens, request.arrival)
-
-
-def _completer(executor: TorchExecutor, tokenizer: Any, workload: Workload) -> Any:
-    """Adds output, text and grade to a completion, and lets the executor forget the request."""
-
-    def complete(completion: Completion) -> Completion:
-        if completion.reason == "rejected":
-            return completion
-        ids = executor.output(completion.request_id)
-        executor.remove(completion.request_id)
-        text = tokenizer.decode(ids[: completion.valid_tokens]) if tokenizer else ""
-        grade = workload.grade(completion.request_id, text)
-        correct = None if grade is None else grade.correct
-        return replace(completion, output_ids=ids, generated_tokens=len(ids), text=text, correct=correct)
-
-    return complete
+def _collect(session: Session, workload: Workload) -> Run:
+    """Trace and completions, the latter in the order of the workload."""
+    done = session.completions
+    return Run(session.trace, tuple(done[r.id] for r in workload if r.id in done))
 
 
 def _with_bar(cycles: Iterator[CycleRecord], total: int, *, show: bool) -> Iterator[CycleRecord]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,8 @@ class Session:
         self.hooks, self.level, self.check = hooks or Hooks(), manifest.level, check
         self.trace, self.closed = Trace(), False
         self.completions: dict[str, Completion] = {}
+        self._cancelled: deque[str] = deque()
+        self._stopping = False
         self._writer = None if path is None else TraceWriter(path, force=force)
         self._append(manifest)
 
@@ -66,16 +69,32 @@ class Session:
         self._append(record)
         self._complete(Completion(record.id, "rejected", 0, 0, arrival=record.arrival, message=message))
 
+    def cancel(self, request_id: str) -> bool:
+        """Let a request leave at the next boundary, with what it has written. May be called from another thread.
+
+        False if it has left already; raises `InvalidRequestError` if it was never submitted.
+        """
+        if self.closed or self.scheduler.has_left(request_id):
+            return False
+        self._cancelled.append(request_id)
+        return True
+
+    def stop(self) -> None:
+        """End the run at the next boundary; what is left is cancelled. May be called from another thread."""
+        self._stopping = True
+
     def cycles(self) -> Iterator[CycleRecord]:
         """The loop. One block cycle an item; leaving it early cancels what is left and ends the trace."""
         status = "interrupted"
         try:
-            while True:
+            while not self._stopping:
+                self._cancel()
                 started, begin = self.clock.now(), time.perf_counter()
                 plan = self.scheduler.plan(started)
                 if isinstance(plan, Idle):
                     if plan.until is None:
-                        break
+                        status = "complete"
+                        return
                     self.clock.wait_until(plan.until)
                     continue
                 if self.check:
@@ -87,7 +106,6 @@ class Session:
                     self._shed(plan, error)
                     continue
                 yield self._finish(plan, result, started, schedule_seconds)
-            status = "complete"
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException:
@@ -95,6 +113,13 @@ class Session:
             raise
         finally:
             self._close(status)
+
+    def _cancel(self) -> None:
+        """Drop those whose cancellation was asked for since the last boundary and who are still here."""
+        while self._cancelled:
+            request_id = self._cancelled.popleft()
+            if not self.scheduler.has_left(request_id):
+                self._complete(self.scheduler.drop(request_id, "cancelled", "", self.clock.now()))
 
     def _finish(self, plan: BatchPlan, result: CycleResult, started: float, schedule_seconds: float) -> CycleRecord:
         """Let the scheduler take the result, and record the cycle and who left."""
@@ -136,8 +161,9 @@ class Session:
 
     def _close(self, status: str) -> None:
         """Cancel what is left, write the end record, close the file."""
-        now = self.clock.now()
-        for request_id in self.scheduler.unfinished():
+        now, left = self.clock.now(), self.scheduler.unfinished()
+        status = "complete" if status == "interrupted" and not left else status
+        for request_id in left:
             self._complete(self.scheduler.drop(request_id, "cancelled", f"the run was {status}", now))
         self._append(EndRecord(status, self.scheduler.cycle, now))
         if self._writer is not None:

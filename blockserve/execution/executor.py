@@ -7,7 +7,7 @@ against the cached keys and values until every row's block is finished (paper, m
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -30,16 +30,21 @@ from blockserve.execution.cache import KVCache, Write
 from blockserve.execution.layout import Layout, gather_columns
 from blockserve.execution.model import DiffusionModel
 
+# (generated ids up to the end token, stop strings) → tokens before the first stop string, None if there is none
+FindStop = Callable[[Sequence[int], Sequence[str]], int | None]
+
 PHASES = ("layout", "refresh", "denoise", "commit")
 
 
 @dataclass
 class _Tokens:
-    """One request's canvas: prompt then K·L positions, masks where nothing is committed yet."""
+    """One request's canvas: prompt then K·L positions, masks where nothing is committed yet. ``*_offset``: valid tokens
+    before the first end token, and before the first stop string, once known."""
 
     request: Request
     canvas: Tensor
     eos_offset: int | None = None
+    stop_offset: int | None = None
 
     @property
     def prompt_tokens(self) -> int:
@@ -64,9 +69,16 @@ class TorchExecutor:
     """Executes plans; owns every request's tokens between cycles. Same calls as the simulator's executor."""
 
     def __init__(
-        self, model: DiffusionModel, decode: DecodeConfig, execution: ExecConfig, *, detail: bool = False
+        self,
+        model: DiffusionModel,
+        decode: DecodeConfig,
+        execution: ExecConfig,
+        *,
+        detail: bool = False,
+        find_stop: FindStop | None = None,
     ) -> None:
         self.model, self.decode, self.execution, self.detail = model, decode, execution, detail
+        self.find_stop = find_stop
         self.device = model.device
         self._store: dict[str, _Tokens] = {}
         self._banned = torch.tensor(model.banned_ids, device=self.device)
@@ -292,6 +304,7 @@ class _Cycle:
         new_end = state.eos_offset is None and end < length
         if new_end:
             state.eos_offset = row.block * length + end
+        new_stop = self._look_for_stop(state, row)
         valid_here = self._valid(state, row) - row.block * length
         by_step: list[list[int]] = [[] for _ in range(max(steps) + 1)]
         for position, step in enumerate(steps):
@@ -303,15 +316,23 @@ class _Cycle:
             valid=tuple(sum(position < valid_here for position in group) for group in by_step),
             passes=self.passes[index],
             eos_offset=state.eos_offset,
-            ended="eos" if new_end else None,
+            ended="eos" if new_end else "stop" if new_stop else None,
             valid_tokens=self._valid(state, row),
             detail=self._detail(by_step, start, tokens.tolist(), confidence) if self.executor.detail else None,
         )
 
+    def _look_for_stop(self, state: _Tokens, row: RowPlan) -> bool:
+        """Whether a stop string came up in the finished text for the first time."""
+        if not state.request.stop or state.stop_offset is not None or self.executor.find_stop is None:
+            return False
+        generated = state.canvas[state.prompt_tokens :][: self._valid(state, row)].tolist()
+        state.stop_offset = self.executor.find_stop(generated, state.request.stop)
+        return state.stop_offset is not None
+
     def _valid(self, state: _Tokens, row: RowPlan) -> int:
-        """Valid tokens of the generation so far: before the end token, within the limit."""
+        """Valid tokens of the generation so far: before the end token and the first stop string, within the limit."""
         written = min((row.block + 1) * self.length, state.limit)
-        return written if state.eos_offset is None else min(written, state.eos_offset)
+        return min(x for x in (written, state.eos_offset, state.stop_offset) if x is not None)
 
     @staticmethod
     def _detail(

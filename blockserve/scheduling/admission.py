@@ -7,6 +7,7 @@ requests that ``bound.admits``.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -30,6 +31,10 @@ class TokenBudget:
     def allows(self, box: Box) -> bool:
         return box.cost <= self.tokens
 
+    def widest(self, rows: int) -> int:
+        """The widest box of ``rows`` rows it allows; 0 for none."""
+        return self.tokens // rows
+
 
 @dataclass(frozen=True)
 class FixedSlots:
@@ -44,6 +49,10 @@ class FixedSlots:
 
     def allows(self, box: Box) -> bool:
         return box.rows <= self.slots
+
+    def widest(self, rows: int) -> int:
+        """The widest box of ``rows`` rows it allows; 0 for none."""
+        return sys.maxsize if rows <= self.slots else 0
 
 
 Bound = TokenBudget | FixedSlots

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import insort
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from blockserve.core import RequestShape
@@ -10,7 +12,7 @@ from blockserve.scheduling.admission import Bound
 from blockserve.scheduling.queue import Waiting
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Row:
     """A request in the batch. ``block`` is the one it is about to write, ``slot`` is stable for a stay, ``rank`` is its
     place in the order of first admissions. An ``ended`` row is frozen: it waits for its group (static batching)."""
@@ -30,11 +32,12 @@ class Row:
 
 
 class Batch:
-    """The active set ``A``: rows in slot order."""
+    """The active set ``A``: rows in slot order. Widths change only by `widen`, so that the box is known at any time."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self._ranks = 0
+        self._box: Box | None = Box()  # None: to be measured
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -42,26 +45,50 @@ class Batch:
     @property
     def box(self) -> Box:
         """The present bounding box."""
-        return Box.around(row.width for row in self.rows)
+        if self._box is None:
+            self._box = Box.around([row.width for row in self.rows])
+        return self._box
 
     def find(self, request_id: str) -> Row | None:
         return next((row for row in self.rows if row.id == request_id), None)
 
     def enter(self, request: Waiting, slot: int | None = None) -> Row:
         """Add a request's row, in ``slot`` if given and free, else in the lowest free slot."""
-        taken = {row.slot for row in self.rows}
-        if slot is None or slot in taken:
-            slot = next(i for i in range(len(taken) + 1) if i not in taken)
+        if slot is None or any(row.slot == slot for row in self.rows):
+            slot = self._lowest_free_slot()
         rank = request.rank
         if rank is None:
             rank, self._ranks = self._ranks, self._ranks + 1
         row = Row(request.shape, request.number, request.blocks, request.block, slot, rank, request.width)
-        self.rows.append(row)
-        self.rows.sort(key=lambda r: r.slot)
+        insort(self.rows, row, key=lambda r: r.slot)
+        self._box = None if self._box is None else self._box.with_row(row.width)
         return row
+
+    def _lowest_free_slot(self) -> int:
+        """Rows are in slot order, so up to the first gap a row's slot is its index."""
+        low, high = 0, len(self.rows)
+        while low < high:
+            middle = (low + high) // 2
+            if self.rows[middle].slot == middle:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def remove(self, row: Row) -> None:
         self.rows.remove(row)
+        self._box = None
+
+    def remove_all(self, rows: Iterable[Row]) -> None:
+        """Remove many at once."""
+        leaving = set(rows)
+        self.rows = [row for row in self.rows if row not in leaving]
+        self._box = None
+
+    def widen(self, row: Row, width: int) -> None:
+        """Set a row's width in tokens, at its next block."""
+        row.width = width
+        self._box = None
 
     def by_rank(self) -> list[Row]:
         """In order of first admission."""
@@ -73,6 +100,8 @@ class Batch:
         The latest admitted leave first until the bound holds, never the last row; then, in order of admission,
         those that fit without widening the box stay after all.
         """
+        if len(self.rows) <= 1 or bound.allows(self.box):
+            return []
         kept, victims = self.by_rank(), []
         while len(kept) > 1 and not bound.allows(Box.around(row.width for row in kept)):
             victims.append(kept.pop())

@@ -114,17 +114,23 @@ class Boundary:
 
     def refusals(self) -> Refusals:
         """Everybody still queued, counted by reason; the first in order by name."""
-        counts: dict[str, int] = {}
-        for width, number in self.queue.widths():
-            reason = self._reason(width)
-            counts[reason] = counts.get(reason, 0) + number
-        if self.held_for is not None:  # the one all others are held for is itself refused by the bound
-            counts["held"] -= 1
-            counts[self.bound.reason] = counts.get(self.bound.reason, 0) + 1
-        head = self.queue.head
+        head, waiting = self.queue.head, len(self.queue)
         if head is None:
             return Refusals()
+        if self.closed:
+            counts: dict[str, int] = {"group": waiting}
+        elif self.held_for is not None:  # the one all others are held for is itself refused by the bound
+            counts = {"held": waiting - 1, self.bound.reason: 1}
+        else:
+            fitting = self._fitting()
+            counts = {"held" if self.policy.fill == "head_of_line" else "box": fitting}
+            counts[self.bound.reason] = waiting - fitting
         return Refusals({reason: n for reason, n in counts.items() if n}, head.id, self.reason(head))
+
+    def _fitting(self) -> int:
+        """How many wait whom the bound alone would let in."""
+        widest = self.bound.widest(self.rows + 1)
+        return 0 if self.policy.reserves or self.width > widest else self.queue.count(widest)
 
     def reason(self, request: Waiting) -> RefusalReason:
         """Why this queued request is not admitted."""

@@ -6,17 +6,18 @@ then by submission, so that runs repeat.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sortedcontainers import SortedDict, SortedKeyList
+from sortedcontainers import SortedKeyList, SortedList
 
 from blockserve.core import RequestShape, check_choice
 from blockserve.geometry import Geometry
+from blockserve.scheduling.widths import Entry, WidthIndex
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Waiting:
     """A request in the queue. ``number``: submission counter; ``blocks``: K; ``block``: blocks finished before it was
     preempted; ``tokens``: p + b·L, what orders measure it by; ``width``: row width it would enter with; ``rank``:
@@ -98,75 +99,73 @@ def fifo(request: Waiting) -> int:
 
 
 class RequestQueue:
-    """Waiting requests in order; insertion, removal and "those that fit a width" without walking the queue."""
+    """Waiting requests in order; insertion, removal, the first that fits a width, and how many do, without walking
+    the queue: all take logarithmic time, so that a million requests can wait."""
 
     def __init__(self, order: str) -> None:
         check_choice("order", order, ORDERS)
-        rule = ORDERS[order]
-        self._key = lambda r: (rule(r), r.shape.arrival, r.number)
-        self._all = SortedKeyList(key=self._key)
-        self._by_width: SortedDict = SortedDict()
-        self._by_since = SortedKeyList(key=lambda r: (r.since, r.number))
-        self._by_id: dict[str, Waiting] = {}
+        self._rule = ORDERS[order]
+        self._in_order: SortedList[Entry] = SortedList()
+        self._by_width = WidthIndex()
+        self._by_since: SortedKeyList | None = None  # made when first asked for: only `max_wait_cycles` needs it
+        self._by_id: dict[str, Entry] = {}
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._in_order)
 
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._by_id
 
     def __getitem__(self, request_id: str) -> Waiting:
-        return self._by_id[request_id]
+        return self._by_id[request_id][-1]
 
     def __iter__(self) -> Iterator[Waiting]:
         """In order. Requests may be removed while iterating (a fill's requests are, as soon as it yields them)."""
         index = 0
-        while index < len(self._all):
-            request = self._all[index]
-            key = self._key(request)
-            yield request
-            index = self._all.bisect_key_right(key)
+        while index < len(self._in_order):
+            entry = self._in_order[index]
+            yield entry[-1]
+            index = self._in_order.bisect_right(entry)
 
     def add(self, request: Waiting) -> None:
-        self._all.add(request)
-        self._by_since.add(request)
-        self._by_width.setdefault(request.width, SortedKeyList(key=self._key)).add(request)
-        self._by_id[request.id] = request
+        self.add_all([request])
+
+    def add_all(self, requests: Iterable[Waiting]) -> None:
+        """Add many at once, which is cheaper than one by one."""
+        entries = [(self._rule(r), r.shape.arrival, r.number, r) for r in requests]
+        self._in_order.update(entries)
+        for entry in entries:
+            self._by_width.add(entry)
+            self._by_id[entry[-1].id] = entry
+            if self._by_since is not None:
+                self._by_since.add(entry[-1])
 
     def remove(self, request: Waiting) -> None:
-        self._all.remove(request)
-        self._by_since.remove(request)
-        bucket = self._by_width[request.width]
-        bucket.remove(request)
-        if not bucket:
-            del self._by_width[request.width]
-        del self._by_id[request.id]
+        entry = self._by_id.pop(request.id)
+        self._in_order.remove(entry)
+        self._by_width.remove(entry)
+        if self._by_since is not None:
+            self._by_since.remove(request)
 
     @property
     def head(self) -> Waiting | None:
         """The first in order."""
-        return self._all[0] if self._all else None
+        return self._in_order[0][-1] if self._in_order else None
 
     def fitting(self, width: int) -> Iterator[Waiting]:
         """In order, those whose row is no wider than ``width`` tokens; they may be removed while iterating."""
-        request = self._next_fitting(width, None)
-        while request is not None:
-            key = self._key(request)
-            yield request
-            request = self._next_fitting(width, key)
+        while (entry := self._by_width.first(width)) is not None:
+            yield entry[-1]
+            if entry[-1].id in self._by_id:  # passed over, so the first is no longer the next
+                yield from (later[-1] for later in self._by_width.after(entry, width))
+                return
 
-    def _next_fitting(self, width: int, after: Any) -> Waiting | None:
-        heads = []
-        for bucket in (self._by_width[w] for w in self._by_width.irange(maximum=width)):
-            place = 0 if after is None else bucket.bisect_key_right(after)
-            if place < len(bucket):
-                heads.append(bucket[place])
-        return min(heads, key=self._key, default=None)
+    def count(self, width: int) -> int:
+        """How many wait whose row is no wider than ``width`` tokens."""
+        return self._by_width.count(width)
 
     def oldest(self) -> Waiting | None:
         """The one that has waited longest since it (re-)entered."""
+        if self._by_since is None:
+            self._by_since = SortedKeyList(self, key=lambda r: (r.since, r.number))
         return self._by_since[0] if self._by_since else None
-
-    def widths(self) -> Iterator[tuple[int, int]]:
-        """(row width, how many wait with it), ascending."""
-        return ((width, len(bucket)) for width, bucket in self._by_width.items())

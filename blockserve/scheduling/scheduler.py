@@ -202,13 +202,13 @@ class Scheduler:
             life.reason = outcome.ended if stops else "length"
         else:
             row.block += 1
-            row.width = self.geometry.width(row.shape.prompt_tokens, row.block, row.blocks)
+            self.batch.widen(row, self.geometry.width(row.shape.prompt_tokens, row.block, row.blocks))
 
     def _complete(self, row: Row, now: float) -> Completion:
         self.batch.remove(row)
-        return self._completion(row.id, now)
+        return self._completion(row.id, now, self.cycle)
 
-    def _completion(self, request_id: str, now: float, message: str = "") -> Completion:
+    def _completion(self, request_id: str, now: float, cycle: int | None, message: str = "") -> Completion:
         life = self._lives[request_id]
         life.gone = True
         return Completion(
@@ -222,7 +222,7 @@ class Scheduler:
             ended=life.ended,
             evicted=now,
             ended_cycle=life.ended_cycle,
-            evicted_cycle=self.cycle,
+            evicted_cycle=cycle,
             message=message,
         )
 
@@ -262,8 +262,13 @@ class Scheduler:
         return {a.request_id: a.why for a in plan.admitted}
 
     def drop(self, request_id: str, reason: EndReason, message: str, now: float) -> Completion:
-        """End a request wherever it is (row, queue, or not yet arrived) without another cycle."""
-        life = self._lives[request_id]
+        """End a request wherever it is (row, queue, or not yet arrived) at a boundary, without another cycle.
+
+        Raises `InvalidRequestError` for an id never submitted or already gone.
+        """
+        life = self._life(request_id)
+        if life.gone:
+            raise InvalidRequestError(f"request {request_id!r} has already left ({life.reason})")
         row = self.batch.find(request_id)
         if row is not None:
             self._carry({request_id})
@@ -273,8 +278,19 @@ class Scheduler:
         else:
             self._arrivals = [a for a in self._arrivals if a[2].id != request_id]
             heapq.heapify(self._arrivals)
-        life.reason, life.ended, life.ended_cycle = reason, now, self.cycle
-        return self._completion(request_id, now, message)
+        last = self.cycle - 1 if self.cycle else None
+        if life.reason is None:  # a row of a static group may have ended already: it keeps its own reason
+            life.reason, life.ended, life.ended_cycle = reason, now, last
+        return self._completion(request_id, now, last, message)
+
+    def _life(self, request_id: str) -> _Life:
+        if request_id not in self._lives:
+            raise InvalidRequestError(f"request {request_id!r} was never submitted")
+        return self._lives[request_id]
+
+    def has_left(self, request_id: str) -> bool:
+        """Whether a submitted request has ended and left. Raises `InvalidRequestError` for an unknown id."""
+        return self._life(request_id).gone
 
     def unfinished(self) -> list[str]:
         """Ids of requests that have not left: in the batch, queued, or still to arrive."""
@@ -282,9 +298,7 @@ class Scheduler:
 
     def why(self, request_id: str) -> str:
         """One sentence on where a request is now and, if it waits, what refuses it."""
-        life = self._lives.get(request_id)
-        if life is None:
-            raise InvalidRequestError(f"request {request_id!r} was never submitted to this scheduler")
+        life = self._life(request_id)
         row = self.batch.find(request_id)
         if row is not None:
             return f"{request_id} is in slot {row.slot} at block {row.block}" + (", ended" if row.ended else "")

@@ -317,3 +317,115 @@ def test_faults_in_a_folder_name_the_file_and_the_key(folder):
     refuses("config.json: not JSON")
     (folder / "config.json").unlink()
     refuses("config.json is missing")
+
+
+# -------------------------------------------------------------------------------------- cancelling and threads
+
+
+@pytest.mark.parametrize("preset", ["blockserve-fixed", "static"])
+def test_cancelling_frees_the_row_keeps_the_partial_output_and_leaves_neighbours_alone(preset):
+    whole = {c.request_id: c for c in engine(preset, slots=2, eos="ignore").run(REQUESTS).completions}
+    e = engine(preset, slots=2, eos="ignore")
+    e.submit(REQUESTS[::-1])
+    running, cancelled = [], None
+    for record in e.cycles():
+        running.append({r.id for r in record.rows})
+        if record.index == 1:
+            cancelled = next(r.id for r in record.rows if r.block == 1 and r.ended is None)
+            assert e.cancel(cancelled)
+            assert e.cancel("0"), "still queued"
+    done = {c.id: c for c in e.trace.completion_records}
+    assert {done[cancelled].reason, done["0"].reason} == {"cancelled"}
+    assert done["0"].output_ids == ()
+    assert done[cancelled].output_ids == whole[cancelled].output_ids[:16], "the two blocks it had finished"
+    assert all(cancelled not in rows for rows in running[2:])
+    for request in REQUESTS:
+        if request.id not in (cancelled, "0"):
+            assert done[request.id].output_ids == whole[request.id].output_ids
+    assert "had left after cycle 1 (cancelled)" in e.trace.explain(2, cancelled)
+
+
+def test_cancelling_what_is_gone_or_unknown_is_answered_clearly():
+    e = engine(slots=2)
+    with pytest.raises(BlockServeError, match="nothing is running"):
+        e.cancel("0")
+    e.run(REQUESTS)
+    assert not e.cancel("0"), "it has left"
+    e.submit(REQUESTS)
+    with pytest.raises(InvalidRequestError, match="'nobody' was never submitted"):
+        e.cancel("nobody")
+
+
+def test_a_run_in_a_thread_gives_the_same_and_can_be_stopped(tmp_path):
+    expected = [c.output_ids for c in engine(slots=2).run(REQUESTS).completions]
+    seen = []
+    handle = engine(slots=2).start(REQUESTS)
+    handle.on_cycle(seen.append)
+    run = handle.wait(timeout=60)
+    assert [c.output_ids for c in run.completions] == expected
+    assert run.trace.complete and not handle.running
+    assert set(r.index for r in seen) <= set(r.index for r in run.trace.cycle_records)
+
+    late = [*REQUESTS[:1], Request("late", prompt_ids=(1,), arrival=3600.0)]
+    handle = engine(slots=2).start(late, trace=tmp_path / "t.jsonl")
+    with pytest.raises(TimeoutError):
+        handle.wait(timeout=0.3)
+    stopped = handle.stop()
+    assert {c.request_id: c.reason for c in stopped.completions}["late"] == "cancelled"
+    assert stopped.trace.end.status == "interrupted"
+    assert Trace.load(tmp_path / "t.jsonl") == stopped.trace
+
+
+def test_a_failure_in_the_thread_reaches_who_waits(monkeypatch):
+    def broken(self, plan):
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(TorchExecutor, "execute", broken)
+    with pytest.raises(RuntimeError, match="boom"):
+        engine().start(REQUESTS).wait(timeout=60)
+
+
+# ------------------------------------------------------------------------------------------------ stop strings
+
+
+class Letters:
+    """Token i is the letter pair "<i>;": one token, several characters, so that a match can begin inside a token."""
+
+    def encode(self, text):
+        return [int(part) for part in text.split(";") if part]
+
+    def decode(self, ids):
+        return "".join(f"{i};" for i in ids)
+
+
+def test_stop_strings_end_their_own_request_and_cut_before_the_match():
+    from dataclasses import replace
+
+    model = replace(MODEL, tokenizer=Letters())
+    prompt, limit = tuple(range(1, 14)), 32
+
+    def run(*requests, eos="settled"):
+        options = {"block_length": 8, "slots": 3, "eos": eos, "check": True}
+        return {c.request_id: c for c in Engine(model, "blockserve-fixed", **options).run(requests).completions}
+
+    free = run(Request("free", prompt_ids=prompt, max_new_tokens=limit))["free"]
+    ids = free.output_ids
+    across = f"{ids[7]};{ids[8]};"  # from the first block into the second
+    inside = f";{ids[10]};"  # begins inside token 9
+    for stop, tokens, blocks in ((across, 7, 2), (inside, 9, 2)):
+        first = free.text.find(stop)
+        assert first == len(Letters().decode(ids[:7])) if stop == across else first > 0
+        found = run(
+            Request("stopped", prompt_ids=prompt, max_new_tokens=limit, stop=("never", stop)),
+            Request("free", prompt_ids=prompt, max_new_tokens=limit),
+        )
+        stopped = found["stopped"]
+        assert found["free"] == replace(free, **{k: getattr(found["free"], k) for k in TIMES})
+        assert stopped.reason == "stop"
+        assert stopped.text == free.text[:first]
+        assert (stopped.valid_tokens, stopped.blocks) == (tokens, blocks)
+    ignored = run(Request("i", prompt_ids=prompt, max_new_tokens=limit, stop=(across,)), eos="ignore")["i"]
+    assert (ignored.reason, ignored.valid_tokens, ignored.blocks) == ("length", 7, 4)
+
+
+TIMES = ("admitted", "first_block", "ended", "evicted")

@@ -21,7 +21,7 @@ FLOORS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("tracing",),),
     (("workload",), ("execution",), ("simulation",)),
     (("checkpoints",), ("scheduling",)),
-    (("engine", "session", "presets", "manifest"),),
+    (("engine", "handle", "session", "presets", "preparation", "outputs", "manifest"),),
     (("studies",), ("training",)),
     (("cli", "report"), ("blockserve_viz",)),
 )
