@@ -91,9 +91,9 @@ class Engine:
     def _with_budget(self, config: EngineConfig) -> EngineConfig:
         if not config.auto_budget:
             return config
-        from blockserve.execution.memory import auto_budget
+        from blockserve.execution.memory import memory_fit
 
-        return config.with_budget(auto_budget(self.model, config.decode.block_length))
+        return config.with_budget(memory_fit(self.model, config.decode, config.execution).budget)
 
     # ----------------------------------------------------------------------------------------- running
 

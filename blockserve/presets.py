@@ -116,6 +116,27 @@ class EngineConfig:
         }
 
 
+def preset_table() -> list[dict[str, str]]:
+    """Every preset and its parts, in the order of the ladder."""
+    return [
+        {
+            "preset": name,
+            "order": p.order,
+            "bound": p.bound,
+            "fill": p.fill,
+            "quantum": p.quantum,
+            "cache": p.decode.cache,
+            "rule": p.decode.rule.kind,
+            "suffix": str(p.decode.suffix),
+            "eos": p.decode.eos,
+            "head": p.execution.head,
+            "compaction": "on" if p.execution.compaction else "off",
+            "about": p.about,
+        }
+        for name, p in PRESETS.items()
+    ]
+
+
 def resolve(preset: str, options: Mapping[str, Any]) -> EngineConfig:
     """Preset plus overrides → `EngineConfig`. ``None`` means "as the preset has it"; unknown names raise."""
     check_choice("preset", preset, PRESETS)
