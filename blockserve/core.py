@@ -215,6 +215,7 @@ class Request:
     """One prompt and its limit, as a user states it.
 
     ``prompt_ids`` and ``max_new_tokens`` may be left out; the engine fills them (tokenizer, default limit).
+    ``prompt_tokens`` is for workloads that know only lengths: the engine draws that many tokens by ``seed``.
     ``rule``, ``temperature``: override the run's `DecodeConfig` for this request.
     ``arrival`` is in seconds from the start of the run. ``tags`` is free (task, reference, ...).
     """
@@ -222,6 +223,7 @@ class Request:
     id: str
     prompt: str = ""
     prompt_ids: tuple[int, ...] | None = None
+    prompt_tokens: int | None = None
     max_new_tokens: int | None = None
     arrival: float = 0.0
     seed: int = 0
@@ -231,6 +233,8 @@ class Request:
     tags: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.prompt_tokens is not None:
+            check_int(f"prompt_tokens of request {self.id!r}", self.prompt_tokens, 1)
         if self.max_new_tokens is not None:
             check_int(f"max_new_tokens of request {self.id!r}", self.max_new_tokens, 1)
         check_number(f"arrival of request {self.id!r}", self.arrival, 0.0)

@@ -170,10 +170,16 @@ class Engine:
             force=force,
             check=self.check,
         )
+        sent = []
         for request in prepared:
             blocks = scheduler.geometry.blocks(request.max_new_tokens)
             executor.add(request, blocks)
-            self._session.submit(shape_of(request), request_record(request, blocks, with_ids=detail))
+            sent.append((shape_of(request), request_record(request, blocks, with_ids=detail)))
+        if workload.closed_loop is None:
+            for shape, record in sent:
+                self._session.submit(shape, record)
+        else:
+            self._session.submit_closed_loop(sent, workload.closed_loop.clients, workload.closed_loop.think)
         for request, message in rejected:
             blocks = scheduler.geometry.blocks(request.max_new_tokens)
             self._session.reject(request_record(request, blocks, with_ids=False), message)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from blockserve.core import InvalidRequestError, Request, RequestShape
 from blockserve.scheduling import Scheduler
 from blockserve.workload.sources import Workload
@@ -41,6 +43,8 @@ def prepare(
 def encode(request: Request, model: DiffusionModel) -> Request:
     """Fill in the prompt ids; reject what no model can continue."""
     ids = request.prompt_ids
+    if ids is None and request.prompt_tokens is not None:
+        ids = random_prompt(model, request.prompt_tokens, request.seed)
     if ids is None:
         if model.tokenizer is None:
             raise InvalidRequestError(f"model {model.name!r} has no tokenizer; request {request.id!r} needs prompt_ids")
@@ -59,6 +63,13 @@ def encode(request: Request, model: DiffusionModel) -> Request:
     if min(ids) < 0 or max(ids) >= size:
         raise InvalidRequestError(f"request {request.id!r} holds a token id outside 0 … {size - 1}")
     return replace(request, prompt_ids=tuple(ids))
+
+
+def random_prompt(model: DiffusionModel, tokens: int, seed: int) -> tuple[int, ...]:
+    """``tokens`` ordinary tokens (no mask, no end, none that is banned), for workloads that know only lengths."""
+    special = {*model.banned_ids, *model.end_ids, model.pad_id}
+    ordinary = [i for i in range(model.network.config.vocab_size) if i not in special]
+    return tuple(np.random.default_rng(seed).choice(ordinary, tokens).tolist())
 
 
 def shape_of(request: Request) -> RequestShape:

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -55,6 +55,8 @@ class Session:
         self.trace, self.closed = Trace(), False
         self.completions: dict[str, Completion] = {}
         self._cancelled: deque[str] = deque()
+        self._next_of_clients: deque[tuple[RequestShape, RequestRecord]] = deque()
+        self._think = 0.0
         self._stopping = False
         self._writer = None if path is None else TraceWriter(path, force=force)
         self._append(manifest)
@@ -63,6 +65,18 @@ class Session:
         """Queue a request for its arrival. Raises `InvalidRequestError` if it could never be served."""
         self.scheduler.submit(shape)
         self._append(record)
+
+    def submit_closed_loop(
+        self, requests: Sequence[tuple[RequestShape, RequestRecord]], clients: int, think: float
+    ) -> None:
+        """Let ``clients`` clients send these in order, each ``think`` seconds after it has its last answer."""
+        self._next_of_clients, self._think = deque(requests), think
+        for _ in range(min(clients, len(requests))):
+            self._send_next(self.clock.now())
+
+    def _send_next(self, when: float) -> None:
+        shape, record = self._next_of_clients.popleft()
+        self.submit(replace(shape, arrival=when), replace(record, arrival=when))
 
     def reject(self, record: RequestRecord, message: str) -> None:
         """Record a request that cannot be served."""
@@ -158,10 +172,15 @@ class Session:
         completion = self.hooks.complete(completion)
         self.completions[completion.request_id] = completion
         self._append(completion_record(completion))
+        if self._next_of_clients and completion.evicted is not None:  # its client has the answer
+            self._send_next(completion.evicted + self._think)
 
     def _close(self, status: str) -> None:
         """Cancel what is left, write the end record, close the file."""
-        now, left = self.clock.now(), self.scheduler.unfinished()
+        now = self.clock.now()
+        while self._next_of_clients:  # never sent
+            self._send_next(now)
+        left = self.scheduler.unfinished()
         status = "complete" if status == "interrupted" and not left else status
         for request_id in left:
             self._complete(self.scheduler.drop(request_id, "cancelled", f"the run was {status}", now))

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from blockserve.core import InvalidRequestError, Request, check_int, commit_rule_to_dict, unknown_name
+from blockserve.workload.arrivals import Arrivals, ClosedLoop, parse_arrivals
+from blockserve.workload.lengths import Lengths, read_lengths
 from blockserve.workload.problems import Grade, Split
 from blockserve.workload.tasks import TASKS, TaskFamily, problems, resolve
 
@@ -21,10 +23,14 @@ JSONL_FIELDS = ("id", "prompt", "max_new_tokens")
 
 @dataclass(frozen=True)
 class Workload:
-    """Requests in their order of submission. Ids are unique; prompts are text, limits may be left to the engine."""
+    """Requests in their order of submission. Ids are unique; prompts are text, limits may be left to the engine.
+
+    ``closed_loop``: requests are not sent at their arrival but by that many clients, each when it has its answer.
+    """
 
     name: str
     requests: tuple[Request, ...]
+    closed_loop: ClosedLoop | None = None
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -85,6 +91,33 @@ class Workload:
         if not requests:
             raise InvalidRequestError(f'{path} holds no prompts; write one {{"id": ..., "prompt": ...}} a line')
         return cls(path.stem, tuple(requests))
+
+    @classmethod
+    def from_trace(cls, trace: str | Path | Lengths, *, seed: int = 0) -> Workload:
+        """Requests with the arrivals and lengths of a length trace (`blockserve.workload.lengths`): random tokens as
+        prompts, outputs as limits. Run it with ``eos="ignore"`` to write exactly as many blocks as were traced.
+
+        ``trace``: a path, or `read_lengths(path)` after ``window``, ``at_rate``, ``at_most``, ``first``.
+        """
+        lengths = trace if isinstance(trace, Lengths) else read_lengths(trace)
+        columns = zip(
+            lengths.arrival.tolist(), lengths.prompt_tokens.tolist(), lengths.output_tokens.tolist(), strict=True
+        )
+        requests = (
+            Request(f"{i:06d}", prompt_tokens=p, max_new_tokens=g, arrival=t, seed=seed + i)
+            for i, (t, p, g) in enumerate(columns)
+        )
+        return cls(lengths.name, tuple(requests))
+
+    def arriving(self, arrivals: Arrivals | str, seed: int = 0) -> Workload:
+        """The same requests in the same order, arriving by a process or by its text (``"poisson:3"``)."""
+        process = parse_arrivals(arrivals) if isinstance(arrivals, str) else arrivals
+        if isinstance(process, ClosedLoop):
+            now = tuple(replace(r, arrival=0.0) for r in self.requests)
+            return replace(self, requests=now, closed_loop=process)
+        times = process.times(len(self), seed).tolist()
+        moved = tuple(replace(r, arrival=t) for r, t in zip(self.requests, times, strict=True))
+        return replace(self, requests=moved, closed_loop=None)
 
     def grade(self, request_id: str, text: str) -> Grade | None:
         """Judge the answer ``text`` to a request; ``None`` when its task has no grader."""

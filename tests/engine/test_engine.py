@@ -429,3 +429,44 @@ def test_stop_strings_end_their_own_request_and_cut_before_the_match():
 
 
 TIMES = ("admitted", "first_block", "ended", "evicted")
+
+
+# --------------------------------------------------------------------------------------------- online workloads
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_a_closed_loop_keeps_that_many_requests_under_way(clients):
+    from blockserve import Workload
+
+    workload = Workload("w", tuple(REQUESTS)).arriving(f"closed:{clients},think=0.01")
+    run = engine(slots=8).run(workload)
+    assert all(c.reason in ("eos", "length") for c in run.completions)
+    assert len(run.completions) == len(REQUESTS)
+    assert max(c.batch + c.queue_depth for c in run.trace.cycle_records) == clients
+    answered = sorted(c.evicted for c in run.completions)
+    sent = sorted(c.arrival for c in run.completions)[clients:]
+    for arrival in sent:
+        assert any(abs(arrival - 0.01 - t) < 1e-9 for t in answered), "sent the think time after an answer"
+
+
+def test_a_length_trace_runs_on_the_real_engine(tmp_path):
+    from blockserve import Workload
+
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,3\n0.01,20,17\n0.02,30,9\n")
+    workload = Workload.from_trace(tmp_path / "t.csv")
+    run = engine(eos="ignore", slots=2).run(workload)
+    assert [r.prompt_tokens for r in run.trace.request_records] == [10, 20, 30]
+    assert [c.blocks for c in run.completions] == [1, 3, 2]
+    assert [len(c.output_ids) for c in run.completions] == [3, 17, 9]
+    again = engine(eos="ignore", slots=1).run(workload.arriving("poisson:200", seed=3))
+    assert [c.output_ids for c in again.completions] == [c.output_ids for c in run.completions]
+
+
+def test_stopping_a_closed_loop_accounts_for_those_never_sent():
+    from blockserve import Workload
+
+    e = engine(slots=2)
+    e.submit(Workload("w", tuple(REQUESTS)).arriving("closed:2"))
+    next(iter(e.cycles()))
+    assert e.trace.end.status == "interrupted"
+    assert {c.id for c in e.trace.completion_records} == {r.id for r in REQUESTS}
