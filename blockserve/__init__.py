@@ -25,7 +25,15 @@ _EXPORTS = {
     "blockserve.presets": ("PRESETS",),
     "blockserve.scheduling": ("FixedSlots", "SchedulingPolicy", "TokenBudget", "register_fill", "register_order"),
     "blockserve.tracing": ("Trace",),
-    "blockserve.tracing.metrics": ("compare", "effective_compute_ratio", "latency", "summarize", "waste"),
+    "blockserve.tracing.metrics": (
+        "compare",
+        "effective_compute_ratio",
+        "goodput",
+        "latency",
+        "latency_quantiles",
+        "summarize",
+        "waste",
+    ),
     "blockserve.workload.sources": ("Workload",),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}

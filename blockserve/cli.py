@@ -74,6 +74,10 @@ def run(
     model: Annotated[str, typer.Option(help="Built-in name or checkpoint folder.")] = "tiny-llada",
     tasks: Annotated[str | None, typer.Option(help='Built-in families, "a,b" or "all". Default: arithmetic.')] = None,
     prompts: Annotated[Path | None, typer.Option(help="JSONL of your own: id, prompt, max_new_tokens.")] = None,
+    lengths: Annotated[Path | None, typer.Option(help="A length trace (CSV or JSONL): random prompts.")] = None,
+    arrivals: Annotated[
+        str | None, _option("poisson:RATE, gamma:RATE,cv=2, uniform:…, bursts:…, closed:CLIENTS.")
+    ] = None,
     number: Annotated[int, typer.Option("-n", "--requests", help="Problems a family.")] = 64,
     seed: Annotated[int, typer.Option(help="Seed of the problems.")] = 0,
     preset: Annotated[str, typer.Option(help="vanilla … blockserve-budget; see README.")] = "blockserve-budget",
@@ -109,6 +113,7 @@ def run(
     from blockserve.core import check_int
     from blockserve.engine import Engine
     from blockserve.tracing.trace import check_writable
+    from blockserve.workload.lengths import read_lengths
     from blockserve.workload.sources import Workload
 
     names = "order fill quantum reserve max_wait_cycles slots threshold quota factor"
@@ -117,12 +122,20 @@ def run(
     options["token_budget"] = _whole("token-budget", token_budget, "auto")
     options["suffix"] = _whole("suffix", suffix, "full")
     check_int("baseline_slots", baseline_slots, 1)
-    if prompts is not None and tasks is not None:
-        raise ConfigError("--prompts and --tasks exclude each other; give one of them")
+    sources = {"--prompts": prompts, "--tasks": tasks, "--lengths": lengths}
+    if len(named := [name for name, value in sources.items() if value is not None]) > 1:
+        raise ConfigError(f"{' and '.join(named)} exclude each other; give one of them")
     for path in (trace, outputs):  # before any work is done
         if path is not None:
             check_writable(path, force=force)
-    workload = Workload.from_jsonl(prompts) if prompts else Workload.tasks(tasks or "arithmetic", n=number, seed=seed)
+    if prompts is not None:
+        workload = Workload.from_jsonl(prompts)
+    elif lengths is not None:
+        workload = Workload.from_trace(read_lengths(lengths).first(number), seed=seed)
+    else:
+        workload = Workload.tasks(tasks or "arithmetic", n=number, seed=seed)
+    if arrivals is not None:
+        workload = workload.arriving(arrivals, seed)
     engine = Engine(
         model,
         preset,
@@ -154,12 +167,16 @@ def _print_run(result: Run, baseline_slots: int, *, show_texts: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from blockserve.tracing.metrics import latency_quantiles
+
     console = Console(highlight=False)
     if show_texts:
         table = Table("id", "why it ended", "tokens", "text", title="outputs")
         for c in result.completions:
             table.add_row(c.request_id, c.reason, str(c.valid_tokens), c.text or c.message)
         console.print(table)
+    if any(c.arrival for c in result.completions):
+        print(latency_quantiles(result.trace).to_string(float_format="{:.3f} s".format))
     table = Table("metric", "value", title=f"{result.trace.run.preset}, {result.trace.run.model['name']}")
     for name, value in result.summary(baseline_slots).iloc[:, 0].items():
         table.add_row(str(name), _readable(value))

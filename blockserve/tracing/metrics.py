@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from blockserve.core import TraceError, check_int
+from blockserve.core import TraceError, check_int, check_number
 from blockserve.tracing.records import CompletionRecord, CycleRecord, RowRecord
 from blockserve.tracing.trace import Trace
 
@@ -118,6 +118,26 @@ def _latency(c: CompletionRecord) -> dict[str, Any]:
         "service": c.evicted - c.admitted,
         "end_to_end": c.evicted - c.arrival,
     }
+
+
+LATENCIES = ("queueing", "first_block", "service", "end_to_end")
+
+
+def latency_quantiles(trace: Trace, quantiles: tuple[float, ...] = (0.5, 0.95, 0.99)) -> pd.DataFrame:
+    """Seconds: one line a kind of latency (as in `latency`), one column a quantile (``p50``, ``p95``, ``p99``)."""
+    import pandas as pd
+
+    lives = [_latency(c) for c in _finished(trace)]
+    table = {kind: sorted(life[kind] for life in lives) for kind in LATENCIES}
+    columns = {f"p{100 * q:g}": [quantile(values, q) for values in table.values()] for q in quantiles}
+    return pd.DataFrame(columns, index=pd.Index(table, name="latency"))
+
+
+def goodput(trace: Trace, limit: float) -> float:
+    """Requests/s that finished within ``limit`` seconds of their arrival, over the duration of the run."""
+    check_number("latency limit", limit, 0.0, open_low=True)
+    wall = wall_seconds(trace)
+    return sum(c.evicted - c.arrival <= limit for c in _finished(trace)) / wall if wall else 0.0
 
 
 def summarize(trace: Trace, baseline_slots: int = 8) -> dict[str, Any]:

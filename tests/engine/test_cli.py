@@ -67,7 +67,15 @@ def test_prompts_of_ones_own(tmp_path):
     assert [x["id"] for x in written] == ["a", "ü"]
 
 
+def test_an_online_run_prints_latencies(tmp_path):
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,3\n0.01,20,17\n0.02,30,9\n")
+    done = blockserve("run", "--lengths", tmp_path / "t.csv", "--arrivals", "poisson:50", "--eos", "ignore")
+    assert last_line(done)["finished"] == 3
+    assert "end_to_end" in done.stdout
+
+
 MISTAKES = {
+    "unknown arrivals": (["run", "--arrivals", "poison:3"], "Did you mean 'poisson'"),
     "unknown model": (["run", "--model", "tiny-lada"], "Did you mean 'tiny-llada'"),
     "unknown task": (["run", "--tasks", "arithmetics"], "Did you mean 'arithmetic'"),
     "unknown preset": (["run", "--preset", "blockserve"], "Known: block-fifo"),
@@ -139,7 +147,7 @@ def test_an_interrupt_keeps_the_trace(tmp_path):
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     deadline = time.monotonic() + 60
-    while not (path.exists() and b'"cycle"' in path.read_bytes()):
+    while not (path.exists() and b'"kind":"cycle"' in path.read_bytes()):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from blockserve.core import TraceError, UnknownNameError
+from blockserve.core import ConfigError, TraceError, UnknownNameError
 from blockserve.tracing import Trace, TraceWriter
 from blockserve.tracing.metrics import (
     WASTE_CATEGORIES,
     compare,
     effective_compute_ratio,
+    goodput,
     latency,
+    latency_quantiles,
     quantile,
     straggler_wait,
     summarize,
@@ -151,6 +153,17 @@ def test_latency_is_measured_from_arrival_to_leaving():
     }  # fmt: skip
     assert quantile([1.0, 2.0, 4.0], 0.75) == 3.0
     assert quantile([], 0.5) is None
+
+
+def test_quantiles_and_goodput():
+    """Both requests took 3 s from arrival to leaving, in a run of 3 s."""
+    table = latency_quantiles(by_hand())
+    assert table.loc["end_to_end"].tolist() == [3.0, 3.0, 3.0]
+    assert list(table.columns) == ["p50", "p95", "p99"]
+    assert goodput(by_hand(), 3.0) == pytest.approx(2 / 3)
+    assert goodput(by_hand(), 2.9) == 0.0
+    with pytest.raises(ConfigError, match="latency limit"):
+        goodput(by_hand(), 0.0)
 
 
 def test_every_kind_survives_both_file_formats(tmp_path):
