@@ -1,0 +1,9 @@
+"""The ``blockserve`` command. Tables for people; the last line of standard output is one JSON object.
+
+A mistake ends in one line on standard error and exit code 2.
+"""
+
+from blockserve.cli import models, policies, reports, run  # noqa: F401  (each registers its commands)
+from blockserve.cli.app import app, main
+
+__all__ = ["app", "main"]

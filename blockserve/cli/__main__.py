@@ -1,0 +1,5 @@
+"""``python -m blockserve.cli``: the same as the ``blockserve`` command."""
+
+from blockserve.cli import main
+
+main()
