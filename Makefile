@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 
-.PHONY: demo test check lint lab clean
+.PHONY: demo test test-deep check lint lab clean
 
 demo: $(STAMP)
 	$(BIN)/blockserve report 00_tour --out reports
@@ -18,6 +18,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
+
+# The scheduler's invariants on 100,000 random examples instead of 1,000 (about 20 minutes).
+test-deep: $(STAMP)
+	BLOCKSERVE_EXAMPLES=100000 $(BIN)/python -m pytest tests/unit/test_scheduler_properties.py
 
 check: lint test
 

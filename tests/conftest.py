@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 
 from browser import browser  # noqa: F401  (a fixture)
 
 _COUNTS: Counter[str] = Counter()
+_SHARES: defaultdict[tuple[str, str], Counter[bool]] = defaultdict(Counter)
 
 
 def pytest_configure(config):
@@ -29,8 +30,20 @@ def record_count():
     return add
 
 
+@pytest.fixture(scope="session")
+def record_share():
+    """``record_share(of, what, yes)``: how often ``what`` was so among ``of``, printed as a share at the end."""
+
+    def add(of: str, what: str, yes: bool) -> None:
+        _SHARES[of, what][bool(yes)] += 1
+
+    return add
+
+
 def pytest_terminal_summary(terminalreporter):
-    if _COUNTS:
+    if _COUNTS or _SHARES:
         terminalreporter.section("checked")
         for what, number in sorted(_COUNTS.items()):
             terminalreporter.write_line(f"{number:>7,}  {what}")
+        for (of, what), seen in _SHARES.items():
+            terminalreporter.write_line(f"{seen[True] / seen.total():>7.1%}  of {seen.total():,} {of} {what}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blockserve.core import BatchPlan, CycleResult, Idle, RequestShape, RowResult
+from blockserve.core import BatchPlan, Completion, CycleResult, Idle, RequestShape, RowResult
 from blockserve.scheduling import Scheduler, SchedulingPolicy
 from blockserve.scheduling.scheduler import Departures
 
@@ -19,6 +19,9 @@ class Scripted:
     arrival: float = 0.0
 
 
+Cancellations = dict[int, list[str]]  # cycle → ids dropped at the boundary before it
+
+
 @dataclass(frozen=True)
 class Step:
     """One executed cycle, which began at ``start`` seconds."""
@@ -26,6 +29,7 @@ class Step:
     start: float
     plan: BatchPlan
     departures: Departures
+    cancelled: tuple[Completion, ...] = ()
 
     @property
     def widths(self) -> dict[str, int]:
@@ -48,11 +52,26 @@ def make(policy: SchedulingPolicy, block_length: int, requests: list[Scripted], 
     return scheduler
 
 
-def drive(policy: SchedulingPolicy, block_length: int, requests: list[Scripted], **options) -> list[Step]:
-    """Run to the end; a cycle takes one second; the scheduler's own invariants are asserted at every boundary."""
+def drive(
+    policy: SchedulingPolicy,
+    block_length: int,
+    requests: list[Scripted],
+    cancellations: Cancellations | None = None,
+    **options,
+) -> list[Step]:
+    """Run to the end; a cycle takes one second; the scheduler's own invariants are asserted at every boundary.
+
+    ``cancellations`` of those who have left already are passed over.
+    """
     scheduler = make(policy, block_length, requests, **options)
     script = {str(n): r for n, r in enumerate(requests, start=1)}
-    steps, now = [], 0.0
+    steps, now, waiting = [], 0.0, dict(cancellations or {})
+
+    def cancel() -> tuple[Completion, ...]:
+        here = [i for i in waiting.pop(scheduler.cycle, []) if not scheduler.has_left(i)]
+        return tuple(scheduler.drop(i, "cancelled", "", now) for i in here)
+
+    gone = cancel()
     while not isinstance(plan := scheduler.plan(now), Idle) or plan.until is not None:
         if isinstance(plan, Idle):
             assert plan.until > now, "idle until a time that has passed"
@@ -60,8 +79,9 @@ def drive(policy: SchedulingPolicy, block_length: int, requests: list[Scripted],
             continue
         scheduler.check()
         result = scripted_result(plan, script, block_length)
-        steps.append(Step(now, plan, scheduler.finish(result, now, now + 1)))
+        steps.append(Step(now, plan, scheduler.finish(result, now, now + 1), gone))
         now += 1
+        gone = cancel()
         assert len(steps) < 10_000, "the run does not end"
     assert not scheduler.unfinished()
     return steps

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import event, given, settings
-from hypothesis import strategies as st
 
 from blockserve.core import ConfigError, InvalidRequestError, PolicyError, RequestShape, UnknownNameError
-from blockserve.geometry import num_blocks, row_width
 from blockserve.scheduling import (
     FixedSlots,
     Scheduler,
@@ -260,86 +257,3 @@ def test_shedding_halves_the_batch_and_nothing_is_lost():
     assert scheduler.shed()
     scheduler.plan(0.0)
     assert not scheduler.shed(), "a single row cannot be halved"
-
-
-# --------------------------------------------------------------------------------------- random workloads
-
-requests_strategy = st.lists(
-    st.builds(
-        Scripted,
-        prompt=st.integers(1, 60),
-        blocks=st.integers(1, 6),
-        ends_after=st.none() | st.integers(1, 6),
-        arrival=st.just(0.0) | st.integers(0, 12).map(float),
-    ),
-    min_size=1,
-    max_size=14,
-)
-
-
-@st.composite
-def policies(draw, requests, block_length):
-    """Any combination; a budget that at least holds the largest request."""
-    largest = max(r.prompt + r.blocks * block_length for r in requests)
-    budget = st.integers(largest, largest * 4).map(TokenBudget)
-    return SchedulingPolicy(
-        order=draw(st.sampled_from(["longest_first", "shortest_first", "fifo"])),
-        bound=draw(budget | st.integers(1, 6).map(FixedSlots)),
-        fill=draw(st.sampled_from(["sand", "sand_strict", "head_of_line"])),
-        quantum=draw(st.sampled_from(["block", "block", "request"])),
-        reserve=draw(st.booleans()),
-        max_wait_cycles=draw(st.none() | st.integers(1, 8)),
-    )
-
-
-@settings(max_examples=400, deadline=None)
-@given(data=st.data(), requests=requests_strategy, block_length=st.sampled_from([1, 4, 16]))
-def test_invariants_hold_for_every_policy_and_workload(data, requests, block_length):
-    policy = data.draw(policies(requests, block_length))
-    suffix = data.draw(st.sampled_from([0, 1, "full"]))
-    run_to_limit = data.draw(st.booleans())
-    steps = drive(policy, block_length, requests, suffix=suffix, run_to_limit=run_to_limit)
-
-    ended = [name for s in steps for name in s.evicted]
-    assert sorted(ended, key=int) == [str(n) for n in range(1, len(requests) + 1)], "each ends exactly once"
-    for number, r in enumerate(requests, start=1):
-        _assert_life(str(number), r, steps, policy, block_length, suffix, run_to_limit)
-    for s in steps:
-        cost = len(s.widths) * max(s.widths.values())
-        if isinstance(policy.bound, TokenBudget):
-            assert cost <= policy.bound.tokens
-        else:
-            assert len(s.widths) <= policy.bound.slots
-        assert sum(s.plan.refused.counts.values()) == s.plan.queue_depth
-        if policy.reserves:
-            assert not s.plan.preempted
-    if any(s.plan.preempted for s in steps):
-        event("preemption")
-    if any(s.plan.refused.counts for s in steps):
-        event("refusal")
-
-
-def _assert_life(name, r, steps, policy, block_length, suffix, run_to_limit):
-    """One request's blocks grow by one a cycle while unended; it leaves with the right reason; nothing after."""
-    rows = [(s, row) for s in steps for row in s.plan.rows if row.request_id == name]
-    blocks = [row.block for _, row in rows if not row.ended]
-    needed = r.blocks if run_to_limit or r.ends_after is None else min(r.blocks, r.ends_after)
-    assert blocks == list(range(needed))
-    assert all(s.start >= r.arrival for s, _ in rows)
-    reason = next(s.evicted[name] for s in steps if name in s.evicted)
-    by_eos = not run_to_limit and r.ends_after is not None and r.ends_after <= r.blocks
-    assert reason == ("eos" if by_eos else "length")
-    for s, row in rows:
-        width = row_width(r.prompt, row.block, num_blocks(r.blocks * block_length, block_length), block_length, suffix)
-        assert row.width == width == s.widths[name]
-        assert row.ended == (
-            row.block + 1 == needed
-            and any(o is not s and o.plan.cycle < s.plan.cycle and x.block == row.block for o, x in rows)
-        )
-
-
-@settings(max_examples=60, deadline=None)
-@given(data=st.data(), requests=requests_strategy)
-def test_same_input_same_plans(data, requests):
-    policy = data.draw(policies(requests, 4))
-    assert [s.plan for s in drive(policy, 4, requests)] == [s.plan for s in drive(policy, 4, requests)]
