@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
 ZOO = Path(__file__).parent / "zoo"
 ZOO_MODELS = {"tiny-llada": ZOO / "tiny_llada"}
 DTYPES = ("float32", "float64", "bfloat16", "float16")
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_FILES = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json", "vocab.json", "merges.txt"]
+MASK = "<|mask|>"  # where the config names none
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>")  # end-of-turn tokens of the families, where the tokenizer has them
 
 
 def load_model(name: str | Path, *, device: str | None = None, dtype: str | None = None) -> DiffusionModel:
-    """Load a built-in model by name or a checkpoint from a local folder.
+    """Load a built-in model by name, a checkpoint from a local folder, or one from the hub by its ``owner/name``.
 
     ``device``: ``cpu``, ``cuda``, ...; default the accelerator if there is one. ``dtype``: default float32 on the
     CPU, bfloat16 elsewhere. Raises `UnknownNameError`, or `CheckpointError` naming the file and the key.
@@ -50,8 +54,21 @@ def _folder(name: str | Path) -> Path:
     folder = Path(name)
     if folder.is_dir():
         return folder
+    if HUB_ID.fullmatch(str(name)):
+        return _download(str(name))
     error = unknown_name("model", str(name), ZOO_MODELS)
-    raise type(error)(f"{error}; or give a folder that holds config.json and model.safetensors")
+    raise type(error)(f"{error}; or give a folder that holds config.json and model.safetensors, or an owner/name")
+
+
+def _download(hub_id: str) -> Path:
+    """The folder of a hub model: from the local cache, else from the hub. Only what is needed, never code."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(hub_id, allow_patterns=HUB_FILES))
+    except Exception as error:  # the library raises many kinds; the user needs to know which model and why
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(f"{hub_id!r} is no folder here and could not be had from the hub: {reason}") from None
 
 
 def _device(name: str | None) -> torch.device:
@@ -70,15 +87,14 @@ def _device(name: str | None) -> torch.device:
 def _load_folder(name: str, folder: Path, device: torch.device, dtype: str) -> DiffusionModel:
     import torch
 
-    from blockserve.checkpoints.tokenizer import FastTokenizer
+    from blockserve.checkpoints.tokenizer import read_tokenizer
     from blockserve.checkpoints.weights import load_network
     from blockserve.execution.model import DiffusionModel
 
     fmt, reader = _read_config(folder)
     config = fmt.read_config(reader)
-    tokenizer_file = folder / "tokenizer.json"
-    tokenizer = FastTokenizer(tokenizer_file) if tokenizer_file.is_file() else None
-    mask_id, eos = reader["mask_token_id"], reader["eos_token_id"]
+    tokenizer = read_tokenizer(folder)
+    mask_id, eos = _mask_id(reader, tokenizer), reader["eos_token_id"]
     return DiffusionModel(
         name=name,
         network=load_network(folder, fmt, config, device, getattr(torch, dtype)),
@@ -95,6 +111,7 @@ def _read_config(folder: Path) -> tuple[Format, ConfigReader]:
     from blockserve.checkpoints.dream import DREAM
     from blockserve.checkpoints.format import ConfigReader
     from blockserve.checkpoints.llada import LLADA
+    from blockserve.checkpoints.qwen import QWEN
 
     path = folder / "config.json"
     if not path.is_file():
@@ -103,11 +120,23 @@ def _read_config(folder: Path) -> tuple[Format, ConfigReader]:
         reader = ConfigReader(json.loads(path.read_text()), path)
     except json.JSONDecodeError as error:
         raise CheckpointError(f"{path}: not JSON ({error})") from None
-    known = {model_type: fmt for fmt in (LLADA, DREAM) for model_type in fmt.model_types}
+    known = {model_type: fmt for fmt in (LLADA, DREAM, QWEN) for model_type in fmt.model_types}
     model_type = reader["model_type"]
     if model_type not in known:
         raise CheckpointError(f"{path}: model_type {model_type!r} is not supported; known: {', '.join(sorted(known))}")
     return known[model_type], reader
+
+
+def _mask_id(reader: ConfigReader, tokenizer: FastTokenizer | None) -> int:
+    """The config's, or the tokenizer's ``<|mask|>`` (Qwen-based checkpoints)."""
+    found = reader.get("mask_token_id")
+    if found is None and tokenizer is not None:
+        found = tokenizer.id_of(MASK)
+    if found is None:
+        raise CheckpointError(
+            f"{reader.path}: the field 'mask_token_id' is missing, and the tokenizer has no {MASK!r} token"
+        )
+    return found
 
 
 def _end_ids(eos: int | list[int], tokenizer: FastTokenizer | None) -> tuple[int, ...]:

@@ -307,7 +307,10 @@ def test_faults_in_a_folder_name_the_file_and_the_key(folder):
 
     config = json.loads((folder / "config.json").read_text())
     for change, match in (
-        ({"model_type": "gpt2"}, "model_type 'gpt2' is not supported; known: Dream, dream, llada"),
+        (
+            {"model_type": "gpt2"},
+            "model_type 'gpt2' is not supported; known: Dream, a2d-llama, a2d-qwen2, a2d-qwen3, dream, llada",
+        ),
         ({"mask_token_id": None}, "config.json: the field 'mask_token_id' is missing"),
         ({"d_model": None}, "config.json: the field 'd_model' is missing"),
     ):
