@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from blockserve.core import RequestShape
 from blockserve.geometry import Box
@@ -25,10 +24,10 @@ class Row:
     rank: int
     width: int
     ended: bool = False
+    id: str = field(init=False)
 
-    @property
-    def id(self) -> str:
-        return self.shape.id
+    def __post_init__(self) -> None:
+        self.id = self.shape.id
 
 
 class Batch:
@@ -77,12 +76,6 @@ class Batch:
 
     def remove(self, row: Row) -> None:
         self.rows.remove(row)
-        self._box = None
-
-    def remove_all(self, rows: Iterable[Row]) -> None:
-        """Remove many at once."""
-        leaving = set(rows)
-        self.rows = [row for row in self.rows if row not in leaving]
         self._box = None
 
     def widen(self, row: Row, width: int) -> None:

@@ -31,7 +31,7 @@ from blockserve.scheduling.policy import SchedulingPolicy
 from blockserve.scheduling.queue import RequestQueue, Waiting
 
 
-@dataclass
+@dataclass(slots=True)
 class _Life:
     """What is known of a submitted request so far; becomes its `Completion`."""
 
@@ -141,10 +141,12 @@ class Scheduler:
         return self._plan
 
     def _arrive(self, now: float) -> None:
+        here = []
         while self._arrivals and self._arrivals[0][0] <= now:
             entry = heapq.heappop(self._arrivals)[2]
             entry.since = self.cycle
-            self.queue.add(entry)
+            here.append(entry)
+        self.queue.add_all(here)
 
     def _preempt(self, row: Row) -> None:
         """Back to the queue with its block index and its admission rank unchanged."""

@@ -54,7 +54,9 @@ class WidthIndex:
     def first(self, width: int) -> Entry | None:
         """The first in order whose row is no wider than ``width``."""
         best, tree = None, self._firsts
-        node = min(width, self._size - 1) + self._size + 1  # the nodes left of it cover the widths 0 … width
+        if width >= self._size - 1:
+            return tree[1]
+        node = width + self._size + 1  # odd ancestors' left neighbours cover the widths 0 … width
         while node > 1:
             if node & 1:
                 entry = tree[node - 1]

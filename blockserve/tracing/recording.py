@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 
 from blockserve.core import BatchPlan, Completion, CycleResult, Request, RowPlan, RowResult, StepDetail
 from blockserve.tracing.records import CompletionRecord, CycleRecord, RequestRecord, RowRecord, StepRecord
@@ -93,5 +92,5 @@ def _step_record(step: StepDetail, decode: Decode | None) -> StepRecord:
 
 def completion_record(completion: Completion) -> CompletionRecord:
     """The same fields, ``request_id`` as ``id``."""
-    values = {f.name: getattr(completion, f.name) for f in fields(completion)}
+    values = dict(vars(completion))
     return CompletionRecord(id=values.pop("request_id"), **values)

@@ -8,6 +8,8 @@ the answer, padded with end tokens to whole blocks. There are two kinds of rows:
   pass of the block alone, partly masked, against the keys and values of the refresh pass. The model so learns
   with the stale cache it will be decoded with. Both passes give a loss.
 * *free* rows have masks anywhere in the answer up to the active block, in one pass: several times the signal.
+  From a step of the recipe on, some of them hide tokens by kind, every occurrence at once: a number that stands
+  twice, as the result of one step and the start of the next, can then not be copied and must be worked out.
 
 A batch is a pure function of (recipe, step): a resumed run sees what an uninterrupted one would have seen.
 """
@@ -89,19 +91,20 @@ class RowSource:
         r = self.recipe
         rng = np.random.default_rng([r.seed, step, int(self.split == "test")])
         free = round(r.batch_rows * r.free_share)
-        rows = [self.free_row(rng) for _ in range(free)]
+        by_kind = round(free * r.by_kind_share) if step >= r.by_kind_from else 0
+        rows = [self.free_row(rng, by_kind=i < by_kind) for i in range(free)]
         length = self._block_length(rng)  # one block length an engine, so one for all rows of a reuse pass
         cycle = [self.cycle_row(rng, length) for _ in range(r.batch_rows - free)]
         groups = [*_alike(rows, r.micro_rows), *_alike(cycle, r.micro_rows)]
         scale = sum(np.sqrt(m) for group in groups for row in group for m in self._mask_counts(row))
         return [self.collate(group, float(scale)) for group in groups]
 
-    def free_row(self, rng: np.random.Generator) -> Row:
+    def free_row(self, rng: np.random.Generator, by_kind: bool = False) -> Row:
         """A row with masks anywhere in its blocks up to the active one; late blocks are likelier: more to learn."""
         length = self._block_length(rng)
         prompt, canvas, block = self._draw(rng, length, late=True)
         shown_blocks = canvas[: (block + 1) * length]
-        masked = self._some(rng, len(shown_blocks))
+        masked = self._some_kinds(rng, shown_blocks) if by_kind else self._some(rng, len(shown_blocks))
         truth, suffix = self._row_ids(rng, prompt, canvas, block, length)
         loss_at = np.concatenate([np.zeros(len(prompt), bool), masked, np.zeros(suffix, bool)])
         hidden = loss_at.copy()
@@ -149,6 +152,11 @@ class RowSource:
         chosen = np.zeros(n, bool)
         chosen[rng.permutation(n)[:count]] = True
         return chosen
+
+    def _some_kinds(self, rng: np.random.Generator, ids: np.ndarray) -> np.ndarray:
+        """Every position of some of the distinct tokens in ``ids``."""
+        kinds = np.unique(ids)
+        return np.isin(ids, kinds[self._some(rng, len(kinds))])
 
     def _block_length(self, rng: np.random.Generator) -> int:
         return int(rng.choice(self.recipe.block_lengths, p=self.recipe.block_odds))

@@ -17,6 +17,7 @@ class Recipe:
 
     Lengths are in tokens. ``limit``: the canvas an answer is shown in. ``free_share`` of a batch's rows have
     masks anywhere in the answer so far, the others follow the engine's block cycle (see `training.data`).
+    From step ``by_kind_from`` on, ``by_kind_share`` of these hide every occurrence of a token at once.
     ``suffix_odds``: how often a row shows no, one, or every remaining masked block after the active one.
     ``micro_rows``: rows of one forward, alike in width; their gradients add up to the batch's.
     """
@@ -43,6 +44,8 @@ class Recipe:
     free_share: float = 0.6
     fully_masked: float = 0.1
     after_end: float = 0.05
+    by_kind_from: int = 4072
+    by_kind_share: float = 0.6
     # optimisation
     steps: int = 10_000
     batch_rows: int = 32
@@ -61,7 +64,7 @@ class Recipe:
         for name in ("steps", "batch_rows", "micro_rows", "limit", "tokenizer_problems"):
             check_int(name, getattr(self, name), 1)
         check_number("learning_rate", self.learning_rate, 0.0, open_low=True)
-        for name in ("free_share", "fully_masked", "after_end"):
+        for name in ("free_share", "fully_masked", "after_end", "by_kind_share"):
             check_number(name, getattr(self, name), 0.0, 1.0)
         if len(self.block_lengths) != len(self.block_odds):
             raise ConfigError(f"block_lengths and block_odds differ in length: {self.block_lengths}, {self.block_odds}")

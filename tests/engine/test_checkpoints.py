@@ -139,5 +139,5 @@ def test_a_hub_id_is_fetched_only_by_name_and_only_files_that_are_no_code(monkey
         raise OSError("no network")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
-    with pytest.raises(CheckpointError, match="'nobody/nothing' is no folder here and could not be had .* no network"):
+    with pytest.raises(CheckpointError, match=r"'nobody/nothing' is no folder here and could not be had .* no network"):
         load_model("nobody/nothing")

@@ -36,6 +36,7 @@ SMALL = replace(
     vocab_size=420,
     limit=160,  # so few merges make long answers
     tokenizer_problems=300,
+    by_kind_from=6,
     steps=12,
     warmup_steps=3,
     batch_rows=10,
@@ -156,6 +157,20 @@ def test_free_rows_mask_the_answer_anywhere_up_to_the_active_block(source):
     assert early > 100 and 25 < full < 100
 
 
+def test_rows_masked_by_kind_show_no_token_that_they_hide(source):
+    rng = np.random.default_rng(4)
+    repeated = 0
+    for _ in range(100):
+        row = source.free_row(rng, by_kind=True)
+        p, _, _ = check_truth(source, row)
+        end = row.start + row.block_length
+        hidden = row.shown[p:end] == source.mask
+        kinds, counts = np.unique(row.truth[p:end][hidden], return_counts=True)
+        assert not np.isin(row.shown[p:end], kinds).any()
+        repeated += (counts > 1).any()
+    assert repeated > 50
+
+
 def test_batches_are_laid_out_as_the_engine_lays_out_a_plan(source):
     """Against the engine's own layout of a plan with the same prompts, blocks and suffixes."""
     rng = np.random.default_rng(2)
@@ -212,6 +227,9 @@ def test_batches_are_a_function_of_recipe_and_step(source):
 
     other = RowSource(replace(source.recipe, seed=1), source.tokenizer)
     assert same(source.batch(7), source.batch(7))
+    turn = source.recipe.by_kind_from
+    never = RowSource(replace(source.recipe, by_kind_from=turn + 1), source.tokenizer)
+    assert same(source.batch(turn - 1), never.batch(turn - 1)) and not same(source.batch(turn), never.batch(turn))
     assert not same(source.batch(7), source.batch(8)) and not same(source.batch(7), other.batch(7))
 
 
