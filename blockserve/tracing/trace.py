@@ -133,6 +133,12 @@ class Trace:
 
         return explain(self, cycle, request_id)
 
+    def to_perfetto(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write the trace for Perfetto (`blockserve.tracing.export`): slots as tracks, blocks as slices, counters."""
+        from blockserve.tracing.export import to_perfetto
+
+        return to_perfetto(self, path, force=force)
+
 
 class TraceWriter:
     """Appends records to a JSONL file, one flushed line each, so that a killed run leaves a readable trace."""

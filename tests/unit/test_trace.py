@@ -269,3 +269,37 @@ def test_explain_gives_the_budget_in_numbers():
     records = [replace(RUN, policy=policy), *trace.request_records]
     records += [replace(c, budget=26, refused={"budget": 1}) for c in trace.cycle_records]
     assert Trace(records).explain(1, "c") == "c waits; refused: budget (3 × 13 = 39 > 26)."
+
+
+def test_perfetto_events_keep_the_rules_of_the_format(tmp_path):
+    """Every event has a phase, a process and a name; slices of a track follow one another; counters are numbers."""
+    path = by_hand().to_perfetto(tmp_path / "run.json")
+    document = json.loads(path.read_text())
+    events = document["traceEvents"]
+    assert {e["ph"] for e in events} == {"M", "X", "C", "i"}
+    assert all(isinstance(e["name"], str) and e["pid"] == 1 for e in events)
+    assert all(e["ts"] >= 0 for e in events if e["ph"] != "M")
+    tracks = {}
+    for e in events:
+        if e["ph"] == "X":
+            assert e["dur"] > 0
+            assert e["ts"] >= tracks.get(e["tid"], 0.0)
+            tracks[e["tid"]] = e["ts"] + e["dur"]
+        if e["ph"] == "C":
+            assert all(isinstance(v, (int, float)) for v in e["args"].values())
+        if e["ph"] == "i":
+            assert e["s"] == "t"
+    named = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+    assert named == {0: "block cycles", 1: "slot 0", 2: "slot 1"}
+    blocks = [e for e in events if e.get("cat") == "block"]
+    assert [(e["name"], e["ts"], e["dur"]) for e in blocks] == [
+        ("a B0", 0.0, 1e6),
+        ("b B0", 0.0, 1e6),
+        ("a B1", 1e6, 2e6),
+    ]
+    assert blocks[0]["args"]["commits"] == [2, 1, 1]
+    assert [e["name"] for e in events if e.get("cat") == "frozen"] == ["b waits"]
+    with pytest.raises(TraceError, match="exists"):
+        by_hand().to_perfetto(path)
+    with pytest.raises(TraceError, match="no cycles to draw"):
+        Trace().to_perfetto(tmp_path / "empty.json")
