@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
+from blockserve.reprs import html_table
+
 CacheMode = Literal["dual", "prefix", "none"]
 EosMode = Literal["settled", "block", "ignore"]
 Suffix = int | Literal["full"]
@@ -240,6 +242,13 @@ class Request:
         check_number(f"arrival of request {self.id!r}", self.arrival, 0.0)
         if self.temperature is not None:
             check_number(f"temperature of request {self.id!r}", self.temperature, 0.0)
+
+    def _repr_html_(self) -> str:
+        tokens = self.prompt_tokens if self.prompt_ids is None else len(self.prompt_ids)
+        values = {"prompt": self.prompt or None, "prompt tokens": tokens, "max_new_tokens": self.max_new_tokens}
+        values |= {"arrival": self.arrival or None, "stop": ", ".join(map(repr, self.stop)) or None}
+        shown = {name: value for name, value in values.items() if value is not None}
+        return html_table(f"Request {self.id}", shown | {k: v for k, v in self.tags.items() if k != "grading"})
 
 
 @dataclass(frozen=True)

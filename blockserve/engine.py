@@ -51,6 +51,12 @@ class Run:
         """Throughput, latency, padding, accuracy and where the work went: one line a metric."""
         return compare({self.trace.run.preset: self.trace}, baseline_slots)
 
+    def __repr__(self) -> str:
+        return f"Run({self.trace!r})"
+
+    def _repr_html_(self) -> str:
+        return self.trace._repr_html_()
+
     @property
     def texts(self) -> dict[str, str]:
         """Valid output text by request id."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from blockserve.core import ConfigError, check_choice, check_int
+from blockserve.reprs import html_table, readable
 from blockserve.scheduling.admission import FILLS, Bound, FixedSlots, TokenBudget
 from blockserve.scheduling.queue import ORDERS
 
@@ -39,6 +40,11 @@ class SchedulingPolicy:
             raise ConfigError(f"reserve must be True or False, got {self.reserve!r}")
         if self.max_wait_cycles is not None:
             check_int("max_wait_cycles", self.max_wait_cycles, 1)
+
+    def _repr_html_(self) -> str:
+        values = self.to_dict()
+        values["bound"] = ", ".join(f"{kind} {readable(size)}" for kind, size in values["bound"].items())
+        return html_table("SchedulingPolicy", values)
 
     @property
     def reserves(self) -> bool:

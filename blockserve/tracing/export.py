@@ -20,7 +20,7 @@ MICROSECONDS = 1e6
 
 
 def to_perfetto(trace: Trace, path: str | Path, *, force: bool = False) -> Path:
-    """Write ``trace`` to ``path`` (``.json``). Refuses an existing file (unless ``force``) and a trace without cycles."""
+    """Write ``trace`` to ``path`` (``.json``). Refuses an existing file and a trace without cycles."""
     if not trace.cycle_records:
         raise TraceError("this trace has no cycles to draw (level summary, or nothing ran)")
     path = check_writable(path, force=force)

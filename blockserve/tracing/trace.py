@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from blockserve.core import BlockServeError, TraceError
+from blockserve.reprs import html_table, readable, sparkline
 from blockserve.tracing import frames
 from blockserve.tracing.records import (
     CompletionRecord,
@@ -78,6 +79,30 @@ class Trace:
         return isinstance(other, Trace) and self.records == other.records
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Trace({', '.join(f'{k} {readable(v)}' for k, v in self._headline().items())})"
+
+    def _headline(self) -> dict[str, Any]:
+        """What a reader wants to know of any trace, whole or cut off."""
+        name = f"{self.run.preset} on {self.run.model.get('name', '?')}" if self.run else "of nothing yet"
+        last = self.cycle_records[-1] if self.cycle_records else None
+        seconds = self.end.wall if self.end else last.start + last.duration if last else 0.0
+        return {
+            "run": name,
+            "requests": len(self.request_records),
+            "left": len(self.completion_records),
+            "cycles": self.end.cycles if self.end else len(self.cycle_records),
+            "seconds": round(seconds, 3),
+            "status": self.end.status if self.end else "no end record: running, or cut off",
+        }
+
+    def _repr_html_(self) -> str:
+        lines = {
+            "rows": sparkline([c.batch for c in self.cycle_records], "rows a cycle"),
+            "box": sparkline([c.cost for c in self.cycle_records], "cost in tokens"),
+        }
+        return html_table("Trace", self._headline(), lines if self.cycle_records else None)
 
     # ------------------------------------------------------------------------------------------ files
 

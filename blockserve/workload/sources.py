@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from blockserve.core import InvalidRequestError, Request, check_int, commit_rule_to_dict, unknown_name
+from blockserve.reprs import html_table, sparkline
 from blockserve.workload.arrivals import Arrivals, ClosedLoop, parse_arrivals
 from blockserve.workload.lengths import Lengths, read_lengths
 from blockserve.workload.problems import Grade, Split
@@ -139,6 +140,16 @@ class Workload:
         check_int("seed", seed, 0)
         order = np.random.default_rng(seed).permutation(len(self.requests))
         return replace(self, requests=tuple(self.requests[i] for i in order))
+
+    def __repr__(self) -> str:
+        closed = f", {self.closed_loop}" if self.closed_loop else ""
+        return f"Workload({self.name!r}, {len(self):,} requests{closed})"
+
+    def _repr_html_(self) -> str:
+        sizes = [r.prompt_tokens or len(r.prompt_ids or ()) or len(r.prompt) for r in self.requests]
+        lines = {"prompts": sparkline(sizes, "length"), "arrivals": sparkline([r.arrival for r in self.requests], "s")}
+        values = {"requests": len(self), "digest": self.digest(), "closed loop": self.closed_loop}
+        return html_table(f"Workload {self.name}", values, lines)
 
     def __len__(self) -> int:
         return len(self.requests)

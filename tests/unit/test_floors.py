@@ -17,7 +17,7 @@ PACKAGES = {"blockserve": ROOT / "blockserve", "blockserve_viz": ROOT / "viz" / 
 
 # From the ground up; names in one inner tuple form a group that may import one another.
 FLOORS: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("core", "geometry", "clock", "offline"),),
+    (("core", "geometry", "clock", "reprs", "offline"),),
     (("tracing",),),
     (("workload",), ("execution",), ("simulation",)),
     (("checkpoints",), ("scheduling",)),
@@ -25,7 +25,7 @@ FLOORS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("studies",), ("training",)),
     (("cli", "report"), ("blockserve_viz",)),
 )
-WITHOUT_TORCH = ("core", "geometry", "clock", "offline", "tracing", "workload", "scheduling", "simulation", "report")
+WITHOUT_TORCH = ("core", "geometry", "clock", "reprs", "offline", "tracing", "workload", "scheduling", "simulation", "report")
 HEAVY = ("torch", "transformers", "plotly", "anywidget", "pandas", "papermill", "nbconvert")
 
 PLACE = {name: (floor, group) for floor, groups in enumerate(FLOORS) for group in groups for name in group}
