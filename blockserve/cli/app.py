@@ -57,9 +57,3 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 def option(default_from_preset: str) -> Any:
     return typer.Option(help=default_from_preset, show_default=False)
-
-
-def readable(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

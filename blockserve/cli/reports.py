@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from blockserve.cli.app import app, last_line, readable
+from blockserve.cli.app import app, last_line
+from blockserve.reprs import readable
 
 
 @app.command()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blockserve.cli.app import app, last_line, option, readable
+from blockserve.cli.app import app, last_line, option
 from blockserve.core import ConfigError
+from blockserve.reprs import readable
 
 if TYPE_CHECKING:
     from blockserve.engine import Run
