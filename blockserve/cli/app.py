@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from blockserve import __version__
-from blockserve.core import BlockServeError
+from blockserve.core import BlockServeError, ConfigError
 
 app = typer.Typer(
     help="Block-grained continuous batching for diffusion language models: run it, see it, measure it.",
@@ -57,3 +57,13 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 def option(default_from_preset: str) -> Any:
     return typer.Option(help=default_from_preset, show_default=False)
+
+
+def whole(name: str, text: str | None, word: str) -> int | str | None:
+    """An option that is a whole number or one word."""
+    if text is None or text == word:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f'--{name} must be a whole number or "{word}", got {text!r}') from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blockserve.cli.app import app, last_line, option
+from blockserve.cli.app import app, last_line, option, whole
 from blockserve.core import ConfigError
 from blockserve.reprs import readable
 
@@ -66,8 +66,8 @@ def run(
     names = "order fill quantum reserve max_wait_cycles slots threshold quota factor"
     given = locals()
     options = {name: given[name] for name in f"{names} block_length cache eos temperature head compaction".split()}
-    options["token_budget"] = _whole("token-budget", token_budget, "auto")
-    options["suffix"] = _whole("suffix", suffix, "full")
+    options["token_budget"] = whole("token-budget", token_budget, "auto")
+    options["suffix"] = whole("suffix", suffix, "full")
     check_int("baseline_slots", baseline_slots, 1)
     sources = {"--prompts": prompts, "--tasks": tasks, "--lengths": lengths}
     if len(named := [name for name, value in sources.items() if value is not None]) > 1:
@@ -98,16 +98,6 @@ def run(
     if outputs is not None:
         _write_outputs(result, outputs)
     _finish_run(result, baseline_slots)
-
-
-def _whole(name: str, text: str | None, word: str) -> int | str | None:
-    """An option that is a whole number or one word."""
-    if text is None or text == word:
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f'--{name} must be a whole number or "{word}", got {text!r}') from None
 
 
 def _print_run(result: Run, baseline_slots: int, *, show_texts: bool) -> None:

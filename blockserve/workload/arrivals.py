@@ -120,3 +120,11 @@ def parse_arrivals(text: str) -> Arrivals:
 
 def _usage(cls: type) -> str:
     return f"{cls.kind}:" + ",".join(f"{f.name}=…" for f in fields(cls))
+
+
+def open_times(text: str, n: int, seed: int = 0) -> np.ndarray:
+    """Arrival times of an open process by its text: float64 [n]. A closed loop has none before it runs."""
+    process = parse_arrivals(text)
+    if isinstance(process, ClosedLoop):
+        raise ConfigError(f"arrivals {text!r}: a closed loop depends on the answers; use an open process here")
+    return process.times(n, seed)

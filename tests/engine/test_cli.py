@@ -74,7 +74,34 @@ def test_an_online_run_prints_latencies(tmp_path):
     assert "end_to_end" in done.stdout
 
 
+def test_simulate_needs_nothing_but_a_number():
+    line = last_line(blockserve("simulate", "--requests", 60))
+    assert (line["requests"], line["finished"], line["simulated"]) == (60, 60, True)
+    assert line["cost_max"] <= line["budget"]
+    again = last_line(blockserve("simulate", "--requests", 60))
+    assert again == line, "a virtual clock repeats"
+    online = last_line(blockserve("simulate", "--requests", 60, "--arrivals", "poisson:1", "--slots", 4))
+    assert online["wall_s"] > line["wall_s"]
+
+
+def test_replay_says_what_would_have_been(tmp_path):
+    recorded, replayed = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    last_line(blockserve("run", "-n", 12, "--preset", "blockserve-fixed", "--slots", 4, "--trace", recorded))
+    line = last_line(blockserve("replay", recorded, "--preset", "static", "--slots", 4, "--out", replayed))
+    assert line["simulated"] is True
+    assert line["wall_s"] >= line["bound_s"]
+    real = last_line(blockserve("run", "-n", 12, "--preset", "static", "--slots", 4, "--trace", tmp_path / "c.jsonl"))
+    for key in ("cycles", "row_passes", "row_tokens", "waste", "accuracy"):
+        assert line.get(key, real[key]) == real[key], key
+    assert last_line(blockserve("diff", replayed, tmp_path / "c.jsonl"))["same"] is True
+    assert last_line(blockserve("diff", recorded, replayed))["same"] is False
+
+
 MISTAKES = {
+    "unknown benchmark": (["simulate", "--lengths", "gsm9k"], "Did you mean 'gsm8k'"),
+    "unknown shape": (["simulate", "--model", "llada"], "Did you mean 'llada-8b'"),
+    "closed loop without answers": (["simulate", "--arrivals", "closed:3"], "use an open process"),
+    "no trace to replay": (["replay", "nowhere.jsonl"], "no trace file at 'nowhere.jsonl'"),
     "unknown arrivals": (["run", "--arrivals", "poison:3"], "Did you mean 'poisson'"),
     "unknown model": (["run", "--model", "tiny-lada"], "Did you mean 'tiny-llada'"),
     "unknown task": (["run", "--tasks", "arithmetics"], "Did you mean 'arithmetic'"),

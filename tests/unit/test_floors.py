@@ -25,7 +25,18 @@ FLOORS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("studies",), ("training",)),
     (("cli", "report"), ("blockserve_viz",)),
 )
-WITHOUT_TORCH = ("core", "geometry", "clock", "reprs", "offline", "tracing", "workload", "scheduling", "simulation", "report")
+WITHOUT_TORCH = (
+    "core",
+    "geometry",
+    "clock",
+    "reprs",
+    "offline",
+    "tracing",
+    "workload",
+    "scheduling",
+    "simulation",
+    "report",
+)
 HEAVY = ("torch", "transformers", "plotly", "anywidget", "pandas", "papermill", "nbconvert")
 
 PLACE = {name: (floor, group) for floor, groups in enumerate(FLOORS) for group in groups for name in group}

@@ -1,0 +1,116 @@
+"""The paper's Figure 1 on demand: its two examples in small numbers, served by the real scheduler.
+
+What each request writes is scripted (there is no model), what happens to it is Algorithm 1's doing. Block length 4.
+
+*Example 1, continuous batching* (β 108):
+
+    cycle 1   1 ████████████████████████ b0 b1     3 × 32 = 96    a fourth row: 4 × 32 = 128 > 108
+              2       ██████████████████ b0 b1
+              3             ████████████ b0 b1     its last block: evicted
+    cycle 2   4                   ██████ b0        refills the slot of 3, padded to the box: 3 × 36 = 108
+
+*Example 2, dynamic batch adjustment* (β 72):
+
+    cycle 0   1 ████████████████████ b0            3 × 24 = 72; 1, the widest, ends with its first block
+    cycle 1   2           ██████████ b0 b1         the box shrinks to the next widest row, 18, and grows from
+              3             ████████ b0 b1         three rows to four: 4 × 18 = 72
+              4               ██████ b0            refill
+              5                █████ b0            expand
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from blockserve.core import check_choice
+from blockserve.simulation.cost import CycleWork
+from blockserve.simulation.profile import REASONS, Profile
+from blockserve.studies.simulate import simulate
+
+if TYPE_CHECKING:
+    from blockserve.tracing import Trace
+
+BLOCK_LENGTH = 4  # tokens
+CANVAS = 3  # blocks, K of every request
+
+
+@dataclass(frozen=True)
+class Script:
+    """One request: ``prompt`` tokens, and the denoise steps of each block that it writes.
+
+    Fewer than `CANVAS` blocks: the last one holds its end token.
+    """
+
+    prompt: int
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One panel of the figure: requests "1", "2", … under a token budget. ``key_cycle``: at the end of this cycle
+    happens what the panel shows."""
+
+    title: str
+    requests: tuple[Script, ...]
+    budget: int
+    key_cycle: int
+
+
+EXAMPLES: Mapping[int, Example] = {
+    1: Example(
+        "continuous batching",
+        (Script(24, (2, 3, 2)), Script(18, (3, 2, 4)), Script(12, (2, 3)), Script(6, (4, 2, 3))),
+        budget=108,
+        key_cycle=1,
+    ),
+    2: Example(
+        "dynamic batch adjustment",
+        (Script(20, (3,)), Script(10, (2, 3)), Script(8, (4, 2)), Script(6, (3, 2, 2)), Script(5, (2, 4, 2))),
+        budget=72,
+        key_cycle=0,
+    ),
+}
+
+
+class OneSecondAPass:
+    """A cost model for a picture: the steps of a cycle can be counted on its clock."""
+
+    name = "one second a pass"
+
+    def cycle(self, work: CycleWork) -> dict[str, float]:
+        return {"refresh": 1.0, "denoise": float(len(work.reuse_rows))}
+
+
+def figure1(example: int = 1) -> Trace:
+    """Example 1 or 2 of Figure 1 as a trace: virtual clock, marked as simulated, one second a forward pass.
+
+    What the figure shows happens at the end of cycle ``EXAMPLES[example].key_cycle``.
+    """
+    check_choice("example of Figure 1", str(example), map(str, EXAMPLES))
+    chosen = EXAMPLES[int(example)]
+    profile = _profile(chosen, f"Figure 1, example {example}: {chosen.title}")
+    return simulate(profile, "blockserve-budget", OneSecondAPass(), token_budget=chosen.budget, check=True).trace
+
+
+def _profile(example: Example, name: str) -> Profile:
+    """The scripted requests as a profile."""
+    scripts, limit = example.requests, CANVAS * BLOCK_LENGTH
+    blocks = np.array([len(s.steps) for s in scripts], np.int32)
+    whole = blocks == CANVAS
+    return Profile(
+        block_length=BLOCK_LENGTH,
+        prompt_tokens=np.array([s.prompt for s in scripts], np.int32),
+        limits=np.full(len(scripts), limit, np.int32),
+        blocks=blocks,
+        ends=blocks - 1,
+        valid_tokens=np.where(whole, limit, blocks * BLOCK_LENGTH - 1).astype(np.int32),  # the last is the end token
+        reasons=np.where(whole, REASONS.index("length"), REASONS.index("eos")).astype(np.int8),
+        arrivals=np.zeros(len(scripts)),
+        steps=np.array([n for s in scripts for n in s.steps], np.int32),
+        ids=tuple(str(number) for number in range(1, len(scripts) + 1)),
+        name=name,
+    )
