@@ -24,6 +24,8 @@ _EXPORTS = {
     "blockserve.checkpoints": ("load_model",),
     "blockserve.presets": ("PRESETS",),
     "blockserve.scheduling": ("FixedSlots", "SchedulingPolicy", "TokenBudget", "register_fill", "register_order"),
+    "blockserve.studies.figure1": ("figure1",),
+    "blockserve.studies.samples": ("sample_trace",),
     "blockserve.tracing": ("Trace",),
     "blockserve.tracing.metrics": (
         "compare",
