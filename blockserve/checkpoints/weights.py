@@ -84,3 +84,4 @@ def save_network(
     save_file(
         {file_key(name): p.detach().to("cpu", dtype).contiguous() for name, p in network.named_parameters()}, path
     )
+    path.chmod(0o644)  # the library writes a file that only its owner can read

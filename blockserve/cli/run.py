@@ -22,10 +22,14 @@ def run(
     tasks: Annotated[str | None, typer.Option(help='Built-in families, "a,b" or "all". Default: arithmetic.')] = None,
     prompts: Annotated[Path | None, typer.Option(help="JSONL of your own: id, prompt, max_new_tokens.")] = None,
     lengths: Annotated[Path | None, typer.Option(help="A length trace (CSV or JSONL): random prompts.")] = None,
+    benchmark: Annotated[str | None, option("gsm8k, humaneval, mbpp, math, truthfulqa.")] = None,
+    benchmark_path: Annotated[Path | None, option("Its public file; without one, by the datasets package.")] = None,
+    exemplars: Annotated[Path | None, option("Examples for its prompts; otherwise its training split.")] = None,
+    shots: Annotated[int | None, option("Examples a prompt; otherwise as many as in the paper.")] = None,
     arrivals: Annotated[
         str | None, option("poisson:RATE, gamma:RATE,cv=2, uniform:…, bursts:…, closed:CLIENTS.")
     ] = None,
-    number: Annotated[int, typer.Option("-n", "--requests", help="Problems a family.")] = 64,
+    number: Annotated[int, typer.Option("-n", "--requests", help="Problems a family, at most.")] = 64,
     seed: Annotated[int, typer.Option(help="Seed of the problems.")] = 0,
     preset: Annotated[str, typer.Option(help="vanilla … blockserve-budget; see README.")] = "blockserve-budget",
     slots: Annotated[int | None, option("Rows at most.")] = None,
@@ -45,7 +49,9 @@ def run(
     temperature: Annotated[float | None, option("0 is greedy.")] = None,
     head: Annotated[str | None, option("Logits of the block or of the full width.")] = None,
     compaction: Annotated[bool | None, option("Finished rows leave the active tensor.")] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="Limit of requests that state none.")] = 80,
+    max_new_tokens: Annotated[
+        int | None, option("Limit of requests that state none (80) and of a benchmark's (as in the paper).")
+    ] = None,
     device: Annotated[str | None, option("cpu, cuda, …")] = None,
     dtype: Annotated[str | None, option("float32, float64, bfloat16, float16.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the trace here as it happens.")] = None,
@@ -69,13 +75,19 @@ def run(
     options["token_budget"] = whole("token-budget", token_budget, "auto")
     options["suffix"] = whole("suffix", suffix, "full")
     check_int("baseline_slots", baseline_slots, 1)
-    sources = {"--prompts": prompts, "--tasks": tasks, "--lengths": lengths}
+    sources = {"--prompts": prompts, "--tasks": tasks, "--lengths": lengths, "--benchmark": benchmark}
     if len(named := [name for name, value in sources.items() if value is not None]) > 1:
         raise ConfigError(f"{' and '.join(named)} exclude each other; give one of them")
+    benchmark_options = {"path": benchmark_path, "exemplars": exemplars, "shots": shots}
+    if benchmark is None and any(value is not None for value in benchmark_options.values()):
+        raise ConfigError("--benchmark-path, --exemplars and --shots belong to --benchmark; name one")
     for path in (trace, outputs):  # before any work is done
         if path is not None:
             check_writable(path, force=force)
-    if prompts is not None:
+    if benchmark is not None:
+        benchmark_options |= {"max_new_tokens": max_new_tokens}
+        workload = Workload.benchmark(benchmark, n=number, seed=seed, **benchmark_options)
+    elif prompts is not None:
         workload = Workload.from_jsonl(prompts)
     elif lengths is not None:
         workload = Workload.from_trace(read_lengths(lengths).first(number), seed=seed)
@@ -88,7 +100,7 @@ def run(
         preset,
         device=device,
         dtype=dtype,
-        max_new_tokens=max_new_tokens,
+        max_new_tokens=80 if max_new_tokens is None else max_new_tokens,
         trace_level=trace_level,
         seed=seed,
         **options,

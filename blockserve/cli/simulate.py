@@ -111,6 +111,7 @@ def replay(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """What if the recorded requests had run under another policy? The schedule is exact, times are predicted."""
+    from blockserve.simulation.fitting import fit_cost
     from blockserve.studies.bounds import lower_bound
     from blockserve.studies.diff import diff as compare_schedules
     from blockserve.studies.replay import replay as run
@@ -120,8 +121,9 @@ def replay(
     recorded = Trace.load(trace)
     given = locals()
     options = {n: given[n] for n in "slots token_budget order fill quantum max_wait_cycles".split()}
-    replayed = run(recorded, preset, path=out, force=force, **options)
-    numbers, bound = summarize(replayed), lower_bound(replayed)
+    cost = fit_cost(recorded)
+    replayed = run(recorded, preset, cost=cost, path=out, force=force, **options)
+    numbers, bound = summarize(replayed), lower_bound(replayed, cost)
     _print_numbers(f"{preset}, replayed from {recorded.run.preset}", numbers)
     parting = compare_schedules(recorded, replayed)
     print(f"recorded {summarize(recorded)['wall_s']:.3f} s (measured), replayed {numbers['wall_s']:.3f} s (predicted)")
@@ -154,13 +156,14 @@ def diff(
 @app.command()
 def paper() -> None:
     """Every number of the paper beside the simulator's prediction of it."""
-    from blockserve.studies.paper import paper_study
+    from blockserve.studies.paper import MISSES, paper_study
 
     study = paper_study()
     table = study.table.drop(columns=["group"])
     print(table.to_string(index=False, float_format="{:,.3f}".format))
     for group, errors in study.summary().items():
-        print(f"{group:<22} median error {errors['median_error']:.1%}, worst {errors['worst_error']:.1%}")
+        print(f"\n{group}: median error {errors['median_error']:.1%}, worst {errors['worst_error']:.1%}")
+        print(f"  {MISSES[group]}" if group in MISSES else "  within what was asked")
     last_line(study.summary())
 
 

@@ -175,7 +175,7 @@ class BidirectionalTransformer(nn.Module):
 
 
 class Tokenizer(Protocol):
-    """Text ↔ ids. Special tokens in a user's text are plain text; `decode` leaves special tokens out."""
+    """Text ↔ ids. A special token written out in a text becomes its id; `decode` leaves special tokens out."""
 
     def encode(self, text: str) -> list[int]: ...
     def decode(self, ids: Sequence[int]) -> str: ...

@@ -97,15 +97,16 @@ class SimulatedExecutor:
 
     def _row_results(self, plan: BatchPlan, indices: list[int], steps: list[int], passes: int) -> tuple[RowResult, ...]:
         """One result a row; ``passes``: of the whole batch. A loop on locals: this is most of a simulation's work."""
-        ends, length, compaction = self._ends, self.decode.block_length, self.execution.compaction
+        ends, final = self._ends, self._valid
+        length, compaction = self.decode.block_length, self.execution.compaction
         spread, drawn = _even_commits, self.profile.commits is None
         results = []
         for i, n, row in zip(indices, steps, plan.rows, strict=True):
             own = (n or 1) if compaction else passes
-            block = row.block
-            if drawn and block < ends[i] and not row.ended:  # a whole block of valid tokens, and no end
+            upto = (row.block + 1) * length
+            if drawn and row.block < ends[i] and upto <= final[i]:  # a whole block of valid tokens, and no end
                 commits = spread(length, n, length)[0]
-                results.append(RowResult(row.request_id, commits, commits, own, None, None, (block + 1) * length))
+                results.append(RowResult(row.request_id, commits, commits, own, None, None, upto))
             else:
                 results.append(self._row_result(i, row, n, own))
         return tuple(results)

@@ -18,7 +18,7 @@ from blockserve.simulation.cost import CycleWork
 from blockserve.tracing import Trace
 from blockserve.tracing.records import CycleRecord
 
-MIN_CYCLES = 8
+MIN_CYCLES = 4  # as many as a phase has features
 OUTLIER = 6.0  # times the median residual
 
 

@@ -26,7 +26,8 @@ def profile_of(trace: Trace) -> Profile:
         limits=np.array([r.max_new_tokens for r in ran], np.int32),
         blocks=np.array([len(life) for life in own], np.int32),
         ends=np.array([_end_block(life) for life in own], np.int32),
-        valid_tokens=np.array([sum(sum(row.valid) for row in life) for life in own], np.int32),
+        # Not the sum over the steps: a stop string may begin in an earlier block than the one that completes it.
+        valid_tokens=np.array([completions[r.id].valid_tokens for r in ran], np.int32),
         reasons=np.array([_reason(r, lives[r.id], completions[r.id]) for r in ran], np.int8),
         arrivals=np.array([r.arrival for r in ran], np.float64),
         steps=np.array([row.steps for row in rows], np.int32),

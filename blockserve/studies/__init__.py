@@ -1,0 +1,1 @@
+"""What the command line and the notebooks share: simulate, replay, diff, bounds, and the study of the paper."""

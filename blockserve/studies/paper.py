@@ -51,7 +51,7 @@ MISSES: Mapping[str, str] = {
         "for wide boxes that are mostly padding; the published budget must have been smaller."
     ),
     "r": (
-        "TruthfulQA's published budget ratio is 2.0 at every batch size, as are half of the safe batch sizes: a cap"
+        "TruthfulQA's published budget ratio is 2.0 at every batch size, as are half of the safe batch sizes: a cap "
         "of twice the baseline's rows, where Eq. 1 alone lets in more short rows at 2 slots."
     ),
     "sorting": (

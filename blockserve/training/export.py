@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ import torch
 from blockserve.checkpoints import llada, load_model
 from blockserve.core import Completion
 from blockserve.engine import Engine
+from blockserve.execution.model import BidirectionalTransformer
 from blockserve.training.loop import TrainResult
 from blockserve.training.tokenizer import EOS, MASK
 from blockserve.workload.sources import Workload
@@ -46,7 +48,14 @@ def export(result: TrainResult, folder: str | Path, *, problems: int = 200) -> t
     """
     folder = Path(folder)
     end, mask = result.tokenizer.token_to_id(EOS), result.tokenizer.token_to_id(MASK)
-    llada.save(result.model, folder, mask_id=mask, eos_id=end, pad_id=end, dtype=torch.float16)
+    llada.save(
+        _with_scaled_head(result.model, result.recipe.head_scale),
+        folder,
+        mask_id=mask,
+        eos_id=end,
+        pad_id=end,
+        dtype=torch.float16,
+    )
     result.tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "recipe.json").write_text(json.dumps(result.recipe.to_dict(), indent=2) + "\n")
     measured = tuple(measure(folder, result.recipe.tasks, sorted(result.recipe.block_lengths), problems))
@@ -79,6 +88,16 @@ def measure(
             )
 
 
+def _with_scaled_head(model: BidirectionalTransformer, scale: float) -> BidirectionalTransformer:
+    """``model``, its logits multiplied by ``scale``; the given model is left as it is."""
+    if scale == 1.0:
+        return model
+    scaled = copy.deepcopy(model)
+    with torch.no_grad():
+        scaled.lm_head.weight.mul_(scale)
+    return scaled
+
+
 def _all_steps(workload: Workload, completion: Completion) -> bool:
     grade = workload.grade(completion.request_id, completion.text)
     return grade is not None and grade.all_steps_correct
@@ -106,7 +125,7 @@ real, uneven work on a laptop; it knows nothing but its tasks: {tasks}.
 `blockserve train --recipe {name}`: seed {seed}, {steps:,} of {planned:,} steps of {rows} rows, {minutes:.0f} minutes.
 Masked tokens right on held-out rows: {held_out:.2%}. All settings: `recipe.json`. Training and test problems are split
 by a hash of their numbers and operations, so that no test problem was seen in any wording.
-
+{scaled}
 ## Measured
 {problems} unseen problems a task (`Workload.tasks(task, n={problems}, seed={measure_seed})`) through the engine:
 threshold 0.9, dual cache, no suffix, `eos="settled"`, limit 80; these float16 weights, computed in float32.
@@ -114,6 +133,11 @@ threshold 0.9, dual cache, no suffix, `eos="settled"`, limit 80; these float16 w
 | task | L | final answer right | every step right | blocks, mean (max) | denoise steps a block, mean (CV) |
 |---|---|---|---|---|---|
 {table}
+"""
+
+SCALED = """
+The head's weights were multiplied by {scale:g} after training. The most likely token of every position is the one that
+was learned; confidences are spread out, so that at a threshold a block takes several steps, as in large models.
 """
 
 
@@ -141,5 +165,6 @@ def _card(result: TrainResult, measured: Sequence[Measured]) -> str:
         held_out=result.held_out,
         problems=measured[0].problems,
         measure_seed=SEED,
+        scaled=SCALED.format(scale=recipe.head_scale) if recipe.head_scale != 1.0 else "",
         table="\n".join(lines),
     )

@@ -102,6 +102,26 @@ def test_a_trace_that_does_not_hold_what_is_needed_is_refused():
         replay(hole, "static")
 
 
+def test_a_stop_string_that_began_in_an_earlier_block_is_replayed():
+    """Request "3" is cut by a stop string that its last block completes: its valid tokens end a block earlier."""
+    trace = simulate(replace(workload(12), ends=np.full(12, 3, np.int32)), "block-fifo", COST, slots=3).trace
+    stopped = Trace([_stopped(record, "3") for record in trace.records])
+    profile = Profile.from_trace(stopped)
+    assert (profile.valid_tokens[3], profile.ends[3]) == (10, 3)
+    again = replay(stopped, "block-fifo", cost=COST, slots=3)
+    assert schedule(again) == schedule(stopped)
+    assert next(c for c in again.completion_records if c.id == "3").reason == "stop"
+
+
+def _stopped(record, name):
+    if record.kind == "completion" and record.id == name:
+        return replace(record, reason="stop", valid_tokens=10)
+    if record.kind != "cycle":
+        return record
+    rows = tuple(replace(r, ended="stop") if r.id == name and r.ended else r for r in record.rows)
+    return replace(record, rows=rows, evicted=tuple((i, "stop" if i == name else why) for i, why in record.evicted))
+
+
 # ------------------------------------------------------------------------------- ended from the outside
 
 

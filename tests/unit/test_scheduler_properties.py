@@ -26,7 +26,7 @@ requests_strategy = st.lists(
         ends_after=st.none() | st.none() | st.integers(1, 6),
         arrival=st.just(0.0) | st.integers(0, 8).map(float),
     ),
-    min_size=2,
+    min_size=4,
     max_size=14,
 )
 
@@ -35,13 +35,13 @@ requests_strategy = st.lists(
 def policies(draw, requests, block_length):
     """Any combination; a budget that at least holds the largest request, and is often tight."""
     largest = max(r.prompt + r.blocks * block_length for r in requests)
-    budget = st.floats(1.0, 2.0).map(lambda factor: TokenBudget(int(largest * factor)))
+    budget = st.floats(1.0, 1.7).map(lambda factor: TokenBudget(int(largest * factor)))
     return SchedulingPolicy(
         order=draw(st.sampled_from(["longest_first", "shortest_first", "shortest_first", "fifo"])),
-        bound=draw(budget | budget | st.integers(1, 5).map(FixedSlots)),
+        bound=draw(budget | budget | budget | st.integers(1, 5).map(FixedSlots)),
         fill=draw(st.sampled_from(["sand", "sand_strict", "head_of_line"])),
         quantum=draw(st.sampled_from(["block"] * 4 + ["request"])),
-        reserve=draw(st.sampled_from([False, False, False, True])),
+        reserve=draw(st.sampled_from([False] * 5 + [True])),
         max_wait_cycles=draw(st.none() | st.integers(1, 8)),
     )
 
