@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from blockserve.core import check_choice
+
 
 class Clock(Protocol):
     """What the engine needs of time: ``now()``, ``advance()`` after work, ``wait_until()`` when idle."""
@@ -16,6 +18,12 @@ class Clock(Protocol):
     def wait_until(self, when: float) -> None:
         """Come nearer to ``when`` [s]; may return before it."""
         ...
+
+
+def make_clock(name: str) -> Clock:
+    """A new ``wall`` or ``virtual`` clock, at 0."""
+    check_choice("clock", name, CLOCKS)
+    return CLOCKS[name]()
 
 
 class WallClock:
@@ -54,3 +62,6 @@ class VirtualClock:
 
     def wait_until(self, when: float) -> None:
         self._now = max(self._now, when)
+
+
+CLOCKS: dict[str, type] = {clock.name: clock for clock in (WallClock, VirtualClock)}

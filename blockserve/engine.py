@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blockserve.checkpoints import load_model
-from blockserve.clock import WallClock
+from blockserve.clock import CLOCKS, make_clock
 from blockserve.core import (
     BlockServeError,
     Completion,
@@ -70,7 +70,8 @@ class Engine:
     and exec config; keyword options override its parts and are recorded: ``order fill quantum reserve
     max_wait_cycles slots token_budget``, ``threshold`` or ``quota`` or ``factor`` or ``rule``, ``block_length cache
     suffix eos temperature``, ``head compaction``. ``max_new_tokens``: limit of requests that state none.
-    ``trace_level``: ``summary``, ``cycle`` or ``token``. ``check``: assert the scheduler's invariants every cycle.
+    ``trace_level``: ``summary``, ``cycle`` or ``token``. ``clock``: ``wall``, or ``virtual``, on which only work takes
+    time (an idle engine jumps to the next arrival). ``check``: assert the scheduler's invariants every cycle.
     """
 
     def __init__(
@@ -82,16 +83,19 @@ class Engine:
         dtype: str | None = None,
         max_new_tokens: int = DEFAULT_LIMIT,
         trace_level: str = "cycle",
+        clock: str = "wall",
         seed: int = 0,
         check: bool = False,
         **options: Any,
     ) -> None:
         config = resolve(preset, options)
         check_choice("trace level", trace_level, LEVELS)
+        check_choice("clock", clock, CLOCKS)
         check_int("max_new_tokens", max_new_tokens, 1)
         self.model = load_model(model, device=device, dtype=dtype) if isinstance(model, (str, Path)) else model
         self.config: EngineConfig = self._with_budget(config)
-        self.max_new_tokens, self.trace_level, self.seed, self.check = max_new_tokens, trace_level, seed, check
+        self.max_new_tokens, self.trace_level, self.clock = max_new_tokens, trace_level, clock
+        self.seed, self.check = seed, check
         self._session: Session | None = None
 
     def _with_budget(self, config: EngineConfig) -> EngineConfig:
@@ -170,7 +174,7 @@ class Engine:
             run_record(self, workload),
             scheduler,
             executor,
-            WallClock(),
+            make_clock(self.clock),
             hooks=Hooks(completer(executor, self.model, workload), tokenizer.decode if tokenizer else None),
             path=trace,
             force=force,

@@ -45,7 +45,7 @@ def run_record(engine: Engine, workload: Workload) -> RunRecord:
         },
         device=str(model.device),
         dtype=str(model.dtype).removeprefix("torch."),
-        clock="wall",
+        clock=engine.clock,
         level=engine.trace_level,
         seed=engine.seed,
         workload={"name": workload.name, "requests": len(workload.requests), "digest": workload.digest()},

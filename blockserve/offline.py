@@ -36,7 +36,11 @@ _HOST = """
     }
     emit(name, ...values) { for (const handler of [...(this.handlers[name] ?? [])]) handler(...values); }
   }
-  const decode = (text) => new DataView(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
+  const decode = (text) => {  // a loop: megabytes of it stand between a page and its first picture
+    const letters = atob(text), bytes = new Uint8Array(letters.length);
+    for (let i = 0; i < bytes.length; i++) bytes[i] = letters.charCodeAt(i);
+    return new DataView(bytes.buffer);
+  };
   const modules = new Map();
   const load = (source) => {
     if (!modules.has(source))

@@ -56,6 +56,7 @@ def run(
     dtype: Annotated[str | None, option("float32, float64, bfloat16, float16.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the trace here as it happens.")] = None,
     trace_level: Annotated[str, typer.Option(help="summary, cycle, token.")] = "cycle",
+    clock: Annotated[str, typer.Option(help="wall, or virtual: idle time is skipped.")] = "wall",
     outputs: Annotated[Path | None, typer.Option(help="Write id, text and reason as JSONL.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     skip_invalid: Annotated[bool, typer.Option("--skip-invalid", help="Reject bad requests, run the rest.")] = False,
@@ -102,6 +103,7 @@ def run(
         dtype=dtype,
         max_new_tokens=80 if max_new_tokens is None else max_new_tokens,
         trace_level=trace_level,
+        clock=clock,
         seed=seed,
         **options,
     )

@@ -473,3 +473,13 @@ def test_stopping_a_closed_loop_accounts_for_those_never_sent():
     next(iter(e.cycles()))
     assert e.trace.end.status == "interrupted"
     assert {c.id for c in e.trace.completion_records} == {r.id for r in REQUESTS}
+
+
+def test_a_virtual_clock_jumps_to_the_next_arrival():
+    """Arrivals an hour apart: the run takes no hour, and its times say when the requests came."""
+    late = [Request(str(i), prompt_ids=(1, 2, 3), max_new_tokens=8, arrival=3600.0 * i) for i in range(3)]
+    run = engine(slots=1, clock="virtual").run(late)
+    assert [c.admitted for c in run.completions] == [0.0, 3600.0, 7200.0]
+    assert run.trace.run.clock == "virtual"
+    with pytest.raises(UnknownNameError, match="unknown clock 'sun'"):
+        engine(clock="sun")
