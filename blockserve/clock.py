@@ -15,6 +15,10 @@ class Clock(Protocol):
 
     def now(self) -> float: ...
     def advance(self, seconds: float) -> None: ...
+    def exclude(self, seconds: float) -> None:
+        """Leave out time that was no part of serving (grading an answer)."""
+        ...
+
     def wait_until(self, when: float) -> None:
         """Come nearer to ``when`` [s]; may return before it."""
         ...
@@ -42,6 +46,9 @@ class WallClock:
     def advance(self, seconds: float) -> None:
         pass
 
+    def exclude(self, seconds: float) -> None:
+        self._start += seconds
+
     def wait_until(self, when: float) -> None:
         time.sleep(min(max(0.0, when - self.now()), self.SLICE))
 
@@ -59,6 +66,9 @@ class VirtualClock:
 
     def advance(self, seconds: float) -> None:
         self._now += seconds
+
+    def exclude(self, seconds: float) -> None:
+        pass
 
     def wait_until(self, when: float) -> None:
         self._now = max(self._now, when)

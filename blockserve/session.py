@@ -169,7 +169,9 @@ class Session:
         self._append(WarningRecord(message, plan.cycle))
 
     def _complete(self, completion: Completion) -> None:
+        begin = time.perf_counter()
         completion = self.hooks.complete(completion)
+        self.clock.exclude(time.perf_counter() - begin)
         self.completions[completion.request_id] = completion
         self._append(completion_record(completion))
         if self._next_of_clients and completion.evicted is not None:  # its client has the answer

@@ -15,6 +15,8 @@ import numpy as np
 from blockserve.core import InvalidRequestError, Request, check_int, commit_rule_to_dict, unknown_name
 from blockserve.reprs import html_table, sparkline
 from blockserve.workload.arrivals import Arrivals, ClosedLoop, parse_arrivals
+from blockserve.workload.benchmarks.catalogue import BENCHMARKS
+from blockserve.workload.benchmarks.prompts import benchmark_requests
 from blockserve.workload.lengths import Lengths, read_lengths
 from blockserve.workload.problems import Grade, Split
 from blockserve.workload.tasks import TASKS, TaskFamily, problems, resolve
@@ -94,6 +96,35 @@ class Workload:
         return cls(path.stem, tuple(requests))
 
     @classmethod
+    def benchmark(
+        cls,
+        name: str,
+        path: str | Path | None = None,
+        *,
+        shots: int | None = None,
+        exemplars: str | Path | None = None,
+        n: int | None = None,
+        seed: int = 0,
+        max_new_tokens: int | None = None,
+    ) -> Workload:
+        """One of the paper's benchmarks: ``gsm8k``, ``humaneval``, ``mbpp``, ``math``, ``truthfulqa``.
+
+        ``path``: the public file in its own form (or a folder of them); ``None``: fetched by the package ``datasets``,
+        if it is installed. ``shots`` worked examples come before each problem (5, 0, 3, 4, 0, as in the paper), drawn
+        for each by ``seed`` from ``exemplars``: a file of the same form; without one, the training split. The first
+        ``n`` problems, or all. Limits are the paper's (256; MATH 512) unless ``max_new_tokens`` is given.
+
+        Final answers are graded exactly (GSM8K, MATH), programs by running their tests (HumanEval, MBPP: see
+        `blockserve.workload.sandbox`, a guard against accidents and no security boundary), TruthfulQA by the nearest
+        reference, which is **not** the paper's judge, a language model. Raises `InvalidRequestError` naming the file,
+        the line and the fault, `ConfigError` where exemplars or the file itself are missing.
+        """
+        requests = benchmark_requests(
+            name, path, shots=shots, exemplars=exemplars, n=n, seed=seed, max_new_tokens=max_new_tokens
+        )
+        return cls(name, requests)
+
+    @classmethod
     def from_trace(cls, trace: str | Path | Lengths, *, seed: int = 0) -> Workload:
         """Requests with the arrivals and lengths of a length trace (`blockserve.workload.lengths`): random tokens as
         prompts, outputs as limits. Run it with ``eos="ignore"`` to write exactly as many blocks as were traced.
@@ -125,7 +156,8 @@ class Workload:
         if request_id not in self._by_id:
             raise InvalidRequestError(f"workload {self.name!r} has no request {request_id!r}")
         tags = self._by_id[request_id].tags
-        family = TASKS.get(tags.get("task", ""))
+        task = tags.get("task", "")
+        family = TASKS.get(task) or BENCHMARKS.get(task)
         return None if family is None or "grading" not in tags else family.grade(text, tags["grading"])
 
     def digest(self) -> str:

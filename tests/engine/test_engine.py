@@ -483,3 +483,17 @@ def test_a_virtual_clock_jumps_to_the_next_arrival():
     assert run.trace.run.clock == "virtual"
     with pytest.raises(UnknownNameError, match="unknown clock 'sun'"):
         engine(clock="sun")
+
+
+def test_grading_is_no_part_of_serving(monkeypatch):
+    """A grader that takes half a second an answer: the run's own times do not show it."""
+    import time
+
+    from blockserve import Workload
+
+    monkeypatch.setattr(Workload, "grade", lambda self, request_id, text: time.sleep(0.5))
+    begin = time.perf_counter()
+    run = engine(slots=2).run(REQUESTS)
+    spent = time.perf_counter() - begin
+    assert spent > 0.5 * len(REQUESTS)
+    assert run.trace.end.wall < spent - 0.4 * len(REQUESTS)
