@@ -1,6 +1,6 @@
 """Sample traces that come with the package: something to look at without a model, a GPU or torch.
 
-``python -m blockserve.studies.samples`` records them anew, for maintainers; the simulated one repeats byte for byte.
+``python -m blockserve.studies.samples`` records them anew, for maintainers; the simulated one then comes out the same.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _gsm8k() -> Trace:
     from blockserve.simulation.profile import StepDistribution
     from blockserve.studies.simulate import simulate
 
-    # The calibration knows the mean of the steps a block alone; the spread is ours, so that rows differ as real ones do.
+    # The calibration knows a block's mean steps only; the spread is ours, so that rows differ as real ones do.
     steps = StepDistribution(CALIBRATED["llada-8b"].steps, 3.0)
     return simulate(benchmark_profile("gsm8k", 200, steps=steps), token_budget=16_384).trace
 

@@ -18,6 +18,7 @@ from pages import READY, fragment
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+
 @pytest.fixture(scope="session")
 def node() -> str:
     """Where node is. Without it a test is skipped, but fails in CI."""

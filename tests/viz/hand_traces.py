@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
-from blockserve.tracing.records import CompletionRecord, CycleRecord, EndRecord, RequestRecord, RowRecord, RunRecord
+from blockserve.tracing.records import (
+    CompletionRecord,
+    CycleRecord,
+    EndRecord,
+    RequestRecord,
+    RowRecord,
+    RunRecord,
+    StepRecord,
+)
 from blockserve.tracing.trace import Trace
+from blockserve_viz.frames import DETAIL, LIMIT
+from blockserve_viz.packing import Encoded, pack
 
 
 @dataclass(frozen=True)
@@ -166,13 +177,42 @@ def figure1(example: int) -> HandTrace:
     return simulate(specs, budget=134)
 
 
+def written(cycles: int = 1) -> HandTrace:
+    """One request that writes ``a b c⏎ end`` in every block, at trace level ``token``: places 1 and 3 first."""
+    whole = simulate([Spec("1", 6, cycles, cycles)])
+    records: list[object] = []
+    for record in whole.records:
+        if isinstance(record, RequestRecord):
+            record = replace(record, prompt="What? <b>\nnext line\n")
+        elif isinstance(record, CycleRecord):
+            base = 6 + 4 * record.index
+            first = StepRecord((base + 1, base + 3), (12, 1), (0.95, 0.6), ("b", ""))
+            second = StepRecord((base, base + 2), (11, 13), (0.2, 0.8), ("a", "c\n"))
+            row = replace(record.rows[0], steps=2, commits=(2, 2), valid=(2, 1), detail=(first, second))
+            record = replace(record, rows=(row,))
+        records.append(record)
+    return HandTrace(records)
+
+
+LONG_META = {
+    "cycles": 100_000, "block_length": 32, "suffix": 0, "order": "longest_first", "quantum": "block", "slots": None,
+    "reserve": False, "status": "complete", "preset": "long", "model": "none", "id_prefix": "r", "messages": {},
+}  # fmt: skip
+
+
+@cache
+def long_encoded(stay: int) -> Encoded:
+    """`long_run` as the player is sent it."""
+    return pack(long_run(stay=stay), LONG_META, LIMIT, DETAIL)
+
+
 def long_run(cycles: int = 100_000, slots: int = 64, stay: int = 25) -> dict[str, np.ndarray]:
-    """Columns of a run in which every slot is refilled after ``stay`` cycles, the slots out of step."""
+    """Columns of a run in which all slots are refilled every ``stay`` cycles, some of them one cycle late."""
     count = cycles // stay * slots
     rng = np.random.default_rng(0)
     joins = np.zeros(cycles, int)
-    joins[np.arange(cycles) % stay == 0] = slots
-    text = [f"r{i}".encode() for i in range(count)]
+    joins[: count // slots * stay : stay] = slots
+    prompts = rng.integers(30, 700, count)
     return {
         "cycle_start": np.arange(cycles) * 0.01,
         "cycle_duration": rng.random(cycles).astype(np.float32),
@@ -182,21 +222,27 @@ def long_run(cycles: int = 100_000, slots: int = 64, stay: int = 25) -> dict[str
         "cycle_budget": np.full(cycles, 96_000),
         "cycle_queue": np.arange(cycles)[::-1] * slots // stay,
         "cycle_steps": rng.integers(1, 33, cycles),
+        "cycle_padding": rng.integers(0, 50_000, cycles),
+        "cycle_tokens": rng.integers(96_000, 200_000, cycles),
+        "cycle_valid": rng.integers(64, 2_000, cycles),
+        "cycle_refused": np.ones(cycles, int),
         "stay_request": np.arange(count),
         "stay_length": np.full(count, stay) - (np.arange(count) % 3 == 0),
         "stay_slot": np.arange(count) % slots,
         "stay_block": np.zeros(count, int),
-        "stay_active": np.full(count, stay) - (np.arange(count) % 3 == 0),
+        "stay_frozen": np.zeros(count, int),
         "stay_why": rng.integers(1, 4, count),
         "stay_left": rng.integers(2, 5, count),
-        "request_prompt": rng.integers(30, 700, count),
+        "request_prompt": prompts,
         "request_blocks": np.full(count, 32),
         "request_end": np.full(count, stay - 1) - (np.arange(count) % 3 == 0),
         "request_reason": rng.integers(1, 4, count),
         "request_arrival": np.zeros(count, int),
+        "request_arrives": np.zeros(count),
         "request_gone": np.full(count, cycles),
-        "id_length": np.array([len(t) for t in text]),
-        "id_text": np.frombuffer(b"".join(text), np.uint8),
+        "request_done": np.ones(count, int),
+        "request_last": (np.arange(count) // slots + 1) * stay,
+        "id_number": np.arange(count),
         "step_count": rng.integers(1, 33, cycles * slots),
         "commit_count": rng.integers(1, 3, cycles * slots * 2),
     }

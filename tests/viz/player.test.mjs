@@ -35,6 +35,34 @@ test("every frame equals the one that Python decodes", () => {
   assert.ok(frames > 100, `only ${frames} frames compared`);
 });
 
+test("a run in progress gives the same frames once its deltas are appended", () => {
+  assert.ok(saved.filter((one) => one.live?.deltas.length > 1).length > 10);
+  for (const { live, frames } of saved.filter((one) => one.live)) {
+    const trace = open(live);
+    for (const delta of live.deltas) player.appendDelta(trace, delta);
+    assert.equal(trace.meta.cycles, frames.length);
+    for (const [cycle, expected] of frames.entries()) {
+      const { rows, queue, width, budget, steps, edge, waiting } = player.frameState(trace, cycle);
+      const plain = rows.map(({ stay, ...row }) => row);
+      assert.deepEqual({ rows: plain, queue, width, budget, steps, edge, waiting }, expected, `cycle ${cycle}`);
+    }
+  }
+});
+
+test("every explanation is that of trace.explain", () => {
+  const reasons = new Set();
+  for (const one of saved.filter((o) => o.explained)) {
+    const trace = open(one);
+    for (const [cycle, sentences] of one.explained.entries())
+      for (const [id, sentence] of Object.entries(sentences)) {
+        assert.equal(player.explain(trace, cycle, id), sentence, `${one.name}, cycle ${cycle}`);
+        reasons.add(/refused: (\w+)|(admitted) \((\w+)|(had left)|(arrives)/.exec(sentence)?.slice(1).filter(Boolean).join(" "));
+      }
+  }
+  for (const reason of ["budget", "box", "slots", "group", "held", "had left", "arrives", "admitted head", "admitted fits", "admitted readmitted"])
+    assert.ok(reasons.has(reason), `no trace shows ${reason}: ${[...reasons].join(", ")}`);
+});
+
 test("the queue can be listed in part", () => {
   const trace = saved.map(open).find((t) => player.frameState(t, 0).queue.length > 2);
   assert.deepEqual(player.frameState(trace, 0, 2).queue, player.frameState(trace, 0).queue.slice(0, 2));

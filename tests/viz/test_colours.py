@@ -21,7 +21,8 @@ SHAPED = {("padding", "surface"), ("padding", "reclaimed"), ("active", "ended")}
 TEXTS = [
     ("text", "surface"), ("muted", "surface"), ("text", "panel"), ("muted", "panel"), ("box", "surface"),
     ("prompt_text", "prompt"), ("finished_text", "finished"), ("active_text", "active"), ("ended_text", "ended"),
-    ("next_text", "next"), ("reclaimed_line", "surface"),
+    ("next_text", "next"), ("reclaimed_line", "surface"), ("prompt", "panel"), ("box", "panel"),
+    ("next_text", "surface"), ("muted", "next"), *(("text", f"conf{level}") for level in range(5)),
 ]  # fmt: skip
 
 

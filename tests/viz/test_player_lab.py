@@ -162,6 +162,72 @@ def test_the_player_and_python_stay_in_step(lab: Lab, page: Any) -> None:
     page.locator(f'{READY}[data-theme="dark"]').wait_for()
 
 
+FOLLOW = """
+import blockserve as bs
+from blockserve_viz import BatchPlayer
+engine = bs.Engine("tiny-llada", token_budget=600)
+player = BatchPlayer(speed=5)
+player
+"""
+START = """
+handle = engine.start(bs.Workload.tasks("arithmetic", n=1000, seed=0))
+player.follow(handle)
+print("it returned while running:", handle.running)
+"""
+AFTER = """
+print(f"status={player.trace.end.status} running={handle.running} whole={player.meta['cycles'] == len(player.trace)}")
+"""
+
+
+def test_a_run_is_followed_live_and_stopped_by_its_button(lab: Lab, page: Any) -> None:
+    name = notebook(lab, "live.ipynb", FOLLOW, START, AFTER)
+    lab.open(page, name)
+    run_cells(page, 0, 0)
+    page.locator(READY).wait_for(timeout=60_000)
+    run_cells(page, 1, 1)
+    page.get_by_text("it returned while running: True").wait_for(timeout=60_000)
+    page.locator('[data-testid="batch-player"][data-live="follow"]').wait_for()
+    for cycles in (3, 6):  # the picture moves on while the run does
+        page.wait_for_function(
+            "(n) => Number(document.querySelector('[data-testid=batch-player]').dataset.cycle) >= n", arg=cycles
+        )
+    page.get_by_test_id("stop").click()
+    page.locator('[data-testid="batch-player"][data-live=""][data-playing="false"]').wait_for()
+    run_cells(page, 2, 2)
+    page.get_by_text("status=interrupted running=False whole=True").wait_for()
+    last = page.evaluate("document.querySelector('[data-testid=scrub]').max")
+    page.locator(f'{READY}[data-cycle="{last}"]').wait_for()
+
+
+LOOP = """
+from blockserve_viz import BatchPlayer
+import blockserve as bs
+engine = bs.Engine("tiny-llada", token_budget=600)
+engine.submit(bs.Workload.tasks("arithmetic", n=24, seed=0))
+player = BatchPlayer(engine.trace, speed=20)
+player
+"""
+APPEND = """
+for cycle in engine.cycles():
+    player.append(cycle)
+print("the loop is over")
+"""
+
+
+def test_cycles_of_a_loop_animate_while_the_cell_runs(lab: Lab, page: Any) -> None:
+    name = notebook(lab, "loop.ipynb", LOOP, APPEND, "print(f'cycles={len(player.trace)}')")
+    lab.open(page, name)
+    run_cells(page, 0, 0)
+    page.locator(READY).wait_for(timeout=60_000)
+    run_cells(page, 1, 1)
+    page.locator('[data-testid="batch-player"][data-live="append"]').wait_for()
+    page.get_by_text("the loop is over", exact=True).wait_for(timeout=60_000)
+    page.locator('[data-testid="batch-player"][data-live=""]').wait_for()
+    run_cells(page, 2, 2)
+    last = int(page.evaluate("document.querySelector('[data-testid=scrub]').max"))
+    page.get_by_text(f"cycles={last + 1}").wait_for()
+
+
 def test_two_views_in_two_cells_share_one_state(lab: Lab, page: Any) -> None:
     name = notebook(lab, "views.ipynb", SHOW.format(here=str(HERE)), "player")
     lab.open(page, name)

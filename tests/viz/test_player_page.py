@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from blockserve.tracing.records import CompletionRecord, EndRecord, RequestRecord
 from blockserve.tracing.trace import Trace
 from blockserve_viz import BatchPlayer
 from blockserve_viz.colours import PALETTES
 from hand_traces import Spec, figure1, run_record, simulate
-from pages import READY
+from pages import READY, area_of, at_cycle
 
 pytestmark = pytest.mark.browser
 Show = Callable[..., Any]
@@ -38,9 +39,11 @@ def colours_of(page: Any, kind: str, depth: float = 3) -> list[str]:
     return page.evaluate(PIXELS, [kind, depth])
 
 
-def at_cycle(page: Any, cycle: int, nth: int = 0) -> None:
-    """Wait until the nth player shows ``cycle``."""
-    page.locator(f'{READY}[data-cycle="{cycle}"]').nth(nth).wait_for()
+NAME = "document.activeElement.getAttribute('aria-label') ?? (document.activeElement.textContent || null)"
+OUTLINE = """
+() => { const on = document.activeElement, around = on.closest(".bs-strip"); // the strip shows its input's focus
+  return getComputedStyle(around ?? on).outlineStyle; }
+"""
 
 
 def waiting_group() -> Trace:
@@ -155,24 +158,24 @@ def test_keyboard(show: Show) -> None:
 
 
 def test_every_control_has_a_name_and_a_visible_focus(show: Show) -> None:
-    page = show(BatchPlayer(figure1(1)))
+    page = show(BatchPlayer(figure1(1), selected="1"), body="")
     names = []
-    for _ in range(8):
+    for _ in range(10):
         page.keyboard.press("Tab")
-        names.append(page.evaluate("document.activeElement.getAttribute('aria-label')"))
-        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        names.append(page.evaluate(NAME))
+        assert page.evaluate(OUTLINE) == "solid", names[-1]
     assert names == [
-        "Batch player", "First cycle", "Step back", "Play", "Step forward", "Last cycle", "Cycle",
-        "Speed in cycles a second",
+        "Batch player", "Cycle", "First cycle", "Step back", "Play", "Step forward", "Last cycle",
+        "Speed in cycles a second", "Quiz", "Clear the selection",
     ]  # fmt: skip
     assert "3 rows of 28 tokens" in (page.get_by_test_id("canvas").get_attribute("aria-label") or "")
 
 
 def test_click_selects_a_row(show: Show) -> None:
     page = show(BatchPlayer(figure1(1)))
-    area = page.evaluate("document.querySelector('[data-testid=batch-player]').__layout.rowAreas[1]")
+    area = area_of(page, "2")
     selected = "document.querySelector('.blockserve-widget').model.get('selected')"
-    page.get_by_test_id("canvas").click(position={"x": 400, "y": area["y"] + 5})
+    page.get_by_test_id("canvas").click(position={"x": area["x"] + 30, "y": area["y"] + 5})
     assert page.evaluate(selected) == area["id"] == "2"
     page.locator(READY).focus()
     page.keyboard.press("Escape")
@@ -238,15 +241,23 @@ def test_reduced_motion_shows_boundaries_only(show: Show) -> None:
     assert page.evaluate("window.masked") == 0
 
 
+def refused_only() -> Trace:
+    """Two requests that could never fit."""
+    asked = [RequestRecord(name, 500, 64, 8) for name in ("a", "b")]
+    ends = [CompletionRecord(r.id, "rejected", 0, 0, 0, message="too long") for r in asked]
+    return Trace.from_records([run_record(8), *asked, *ends, EndRecord("complete", 0, 0.0)])
+
+
 @pytest.mark.parametrize(
     ("trace", "says"),
     [
         (Trace.from_records([run_record(4)]), "no cycles"),
         (simulate([Spec("only", 5, 1, 1)]), "1 rows of 9 tokens"),
         (Trace.from_records(figure1(1).records[:7]), "Cycle 0"),
+        (refused_only(), "all 2 requests were rejected"),
         (simulate([Spec("長い名前" * 30, 5, 2, 2), Spec("</script><b>", 4, 2, 2)]), "</script><b>"),
     ],
-    ids=["no cycles", "one row", "truncated", "odd names"],
+    ids=["no cycles", "one row", "truncated", "only refused", "odd names"],
 )
 def test_unusual_traces_show_something_sensible(show: Show, trace: Trace, says: str) -> None:
     page = show(BatchPlayer(trace))

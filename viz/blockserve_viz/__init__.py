@@ -1,4 +1,5 @@
-"""See what BlockServe did: `BatchPlayer` (the batch, moving), `frame_svg` (a still) and `charts` (plotly figures).
+"""See what BlockServe did: `BatchPlayer` (the batch, moving), `compare` (two runs on one clock), `frame_svg` (a still),
+`charts` (plotly figures) and `Explorer` (what if the policy were another).
 
 Importing this package loads nothing else; each name is loaded on first use.
 """
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from blockserve_viz import charts
+    from blockserve_viz.comparison import compare
+    from blockserve_viz.explorer import Explorer
     from blockserve_viz.player import BatchPlayer
     from blockserve_viz.still import frame_svg
 
-__all__ = ["BatchPlayer", "charts", "frame_svg"]
+__all__ = ["BatchPlayer", "Explorer", "charts", "compare", "frame_svg"]
 
-_HOMES = {"BatchPlayer": "player", "frame_svg": "still"}
+_HOMES = {"BatchPlayer": "player", "Explorer": "explorer", "compare": "comparison", "frame_svg": "still"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
 """The one home of colours: cells of the batch (player and still), categories of work, and series of the charts.
 
-The cells follow the paper's Figure 1. Hues were chosen so that neighbours stay apart under protanopia and
-deuteranopia (a test computes it); whatever carries a decision also has a shape: cross, tick, dashes, hatching, a word.
+The cells follow the paper's Figure 1; ``conf0`` to ``conf4`` are the grounds of tokens by confidence, low to high.
+Hues were chosen so that neighbours stay apart under protanopia and deuteranopia (a test computes it); whatever carries
+a decision also has a shape: cross, tick, dashes, hatching, a word.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ LIGHT: dict[str, str] = {
     "box": "#b8500a",
     "bar": "#f0a35a",
     "bar_padding": "#fbe3cc",
+    "conf0": "#f6b26b",
+    "conf1": "#f9d3a4",
+    "conf2": "#f3efc4",
+    "conf3": "#d3eede",
+    "conf4": "#a4dfc3",
 }
 
 DARK: dict[str, str] = {
@@ -60,6 +66,11 @@ DARK: dict[str, str] = {
     "box": "#ffb067",
     "bar": "#d9812e",
     "bar_padding": "#5a3a1c",
+    "conf0": "#8f4a0c",
+    "conf1": "#6d431b",
+    "conf2": "#4d4a2a",
+    "conf3": "#264d40",
+    "conf4": "#17694a",
 }
 
 PALETTES: dict[str, dict[str, str]] = {"light": LIGHT, "dark": DARK}

@@ -1,6 +1,6 @@
 """Typed columns → the batch at one cycle, boundary included: what the still draws and what tests compare.
 
-The player derives the same frame in JavaScript (``frameState``); field names agree on purpose.
+The player derives the same frame in JavaScript (``static/frame.js``); field names agree on purpose.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from blockserve.geometry import kept_suffix
-from blockserve_viz.frames import LEFT, REASONS, WHYS, Encoded, unpack
+from blockserve_viz.frames import LEFT, REASONS, WHYS
+from blockserve_viz.packing import Encoded, unpack
 from blockserve_viz.stays import FULL_SUFFIX
 
 PREEMPTED = LEFT.index("preempted")
@@ -84,9 +85,10 @@ class Frames:
 
     def __init__(self, encoded: Encoded) -> None:
         self.meta = encoded.meta
-        self.c: dict[str, np.ndarray] = unpack(encoded.data, encoded.spec)
+        self.c: dict[str, np.ndarray] = unpack(encoded)
         self.join = np.repeat(np.arange(len(self)), self.c["cycle_joins"])
         self.leave = self.join + self.c["stay_length"]
+        self.active = self.c["stay_length"].astype(np.int64) - self.c["stay_frozen"]
         self._first = np.concatenate([[0], np.cumsum(self.c["stay_length"], dtype=np.int64)])
 
     def __len__(self) -> int:
@@ -120,6 +122,8 @@ class Frames:
     @cached_property
     def ids(self) -> list[str]:
         """Request ids by index."""
+        if "id_number" in self.c:
+            return [f"{self.meta['id_prefix']}{number}" for number in self.c["id_number"].tolist()]
         ends = np.cumsum(self.c["id_length"], dtype=np.int64)
         text = self.c["id_text"].tobytes()
         return [text[e - n : e].decode() for e, n in zip(ends, self.c["id_length"].astype(int), strict=True)]
@@ -141,7 +145,7 @@ class Frames:
 
     def _block(self, stay: int, cycle: int) -> int:
         """Block index in ``cycle``: one more each cycle, the same while the row is frozen."""
-        progress = min(cycle - int(self.join[stay]), int(self.c["stay_active"][stay]) - 1)
+        progress = min(cycle - int(self.join[stay]), int(self.active[stay]) - 1)
         return int(self.c["stay_block"][stay]) + progress
 
     def _suffix(self, stay: int, block: int) -> int:
@@ -166,7 +170,7 @@ class Frames:
         stays_on = self.leave[stay] > cycle + 1
         padding_next = int(c["cycle_width"][cycle + 1]) - self._width(stay, cycle + 1) if stays_on else padding
         entered = "refill" if int(c["stay_slot"][stay]) in slots_before else "expand"
-        frozen = cycle >= join + int(c["stay_active"][stay])
+        frozen = cycle >= join + int(self.active[stay])
         left, commits = int(c["stay_left"][stay]), self._commits(stay, cycle)
         return FrameRow(
             id=self.ids[request],

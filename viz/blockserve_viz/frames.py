@@ -1,9 +1,9 @@
 """Trace → typed columns: what the player is sent.
 
 A trace is written per *stay* (a request's time in the batch from one admission to the next eviction or preemption;
-a preempted request has several), not per cycle, so that 100,000 cycles of 64 rows take a few megabytes. All columns
-lie in one byte string, each aligned to 8 bytes, so that the browser reads them without a copy; ``spec`` says where.
-`decode.py` and ``static/player.js`` read it back; both derive the same frame from it (a test compares them).
+a preempted request has several), not per cycle, so that 100,000 cycles of 64 rows take a few megabytes. `packing`
+lays the columns out; `decode.py` and ``static/trace.js`` read them back; both derive the same frame from them (a test
+compares them).
 
 =================  ====================================================================================
 cycle_start        seconds from the start of the run
@@ -14,19 +14,27 @@ cycle_width        box width, tokens
 cycle_budget       token budget, −1 for none
 cycle_queue        requests waiting during the cycle
 cycle_steps        steps of the slowest row
+cycle_padding      padding, tokens of the box
+cycle_tokens       row-tokens: cells forwarded in all passes
+cycle_valid        valid tokens committed
+cycle_refused      why requests stayed queued: the bits of `REFUSALS`
 stay_request       index of the request
 stay_length        cycles in the batch; a stay lasts from its join up to, not including, join + length
 stay_slot          slot
 stay_block         index of the first block worked on
-stay_active        cycles in which it advanced, before it was frozen (static batching); length if never
+stay_frozen        cycles at its end in which it was frozen (static batching)
 stay_why           why it was admitted, code in `WHYS`
 stay_left          how it left, code in `LEFT`
 request_prompt     prompt tokens
 request_blocks     blocks of the canvas, K
 request_end        block in which its output became complete; K if it did not
 request_reason     why it was complete, code in `REASONS`
+request_arrives    seconds
 request_arrival    first cycle that could admit it
 request_gone       cycle from which it waits no more though it was never admitted (again); else the cycle count
+request_done       reason of its completion record, code in `REASONS`; 0 if there is none
+request_last       1 + the cycle after which it left; 0 if it left from the queue, or not at all
+id_number          ids that are one prefix (``meta["id_prefix"]``) and a number; else
 id_length, id_text bytes of each id, and all ids as UTF-8
 step_count         per row and cycle, stay by stay: steps to finish its block
 commit_count       per step of those, in order: positions committed
@@ -38,34 +46,26 @@ as the scheduler does. ``step_count`` and ``commit_count`` are left out of trace
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blockserve_viz.stays import Stay, collect_ends, collect_requests, collect_stays, shape_of
+from blockserve_viz.packing import Encoded, pack, whole_numbers
+from blockserve_viz.stays import StayBook, collect_ends, collect_requests, collect_stays, shape_of
 
 if TYPE_CHECKING:
+    from blockserve.tracing.records import CompletionRecord, CycleRecord
     from blockserve.tracing.trace import Trace
 
-VERSION = 1
+VERSION = 2
 LIMIT = 8_000_000  # bytes; a saved notebook carries one payload per player
 REASONS: tuple[str, ...] = ("", "eos", "stop", "length", "cancelled", "error", "rejected")
 WHYS: tuple[str, ...] = ("", "head", "fits", "grow", "held", "readmitted")
 LEFT: tuple[str, ...] = ("", "preempted", *REASONS[1:])  # "": still in the batch when the trace ends
+REFUSALS: tuple[str, ...] = ("budget", "box", "slots", "group", "held")
 DETAIL = ("step_count", "commit_count")  # dropped from the right until the payload fits
-
-Columns = Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """``data``: the columns; ``spec``: where each lies; ``meta``: the trace's constants. All but data are JSON."""
-
-    data: bytes
-    spec: list[dict[str, Any]]
-    meta: dict[str, Any]
 
 
 def encode(trace: Trace, limit: int = LIMIT) -> Encoded:
@@ -73,132 +73,123 @@ def encode(trace: Trace, limit: int = LIMIT) -> Encoded:
 
     Raises `blockserve.core.TraceError` when a row's recorded width is not that of Eq. 1.
     """
-    meta = {**shape_of(trace), "version": VERSION, "cycles": len(trace.cycle_records)}
-    requests = collect_requests(trace)
-    stays = collect_stays(trace, meta, requests)
-    columns = {**_cycle_columns(trace, stays), **_stay_columns(stays)}
-    columns |= _request_columns(trace, requests, stays) | _detail_columns(stays)
-    return pack(columns, meta, limit)
+    return encode_stays(trace, collect_stays(trace, shape_of(trace), collect_requests(trace)), limit)
 
 
-def pack(columns: Columns, meta: Mapping[str, Any], limit: int = LIMIT) -> Encoded:
-    """Lay ``columns`` out. Integers take the narrowest type that holds them; a constant column takes no bytes."""
-    columns = {name: _narrow(np.asarray(values)) for name, values in columns.items()}
-    for name in reversed(DETAIL):
-        if sum(_size(c) for c in columns.values()) <= limit:
-            break
-        columns.pop(name, None)
-    parts, spec, offset = [], [], 0
-    for name, values in columns.items():
-        dtype = f"{values.dtype.kind}{values.dtype.itemsize}"
-        entry = {"name": name, "dtype": dtype, "offset": offset, "length": len(values)}
-        if _size(values) == 0 < len(values):
-            entry["constant"] = values[0].item()
-        else:
-            parts.append(values.tobytes() + bytes(-values.nbytes % 8))
-        offset += _size(values)
-        spec.append(entry)
-    return Encoded(b"".join(parts), spec, dict(meta))
+def encode_stays(trace: Trace, book: StayBook, limit: int = LIMIT) -> Encoded:
+    """As `encode`, from stays that are known already; cycles that ``book`` has not seen are left out."""
+    cycles = trace.cycle_records[: book.cycles]
+    ids, id_columns = _ids([r.id for r in book.requests])
+    messages = {c.id: c.message for c in trace.completion_records if c.message}
+    meta = {**book.shape, **ids, "messages": messages, "version": VERSION, "cycles": len(cycles)}
+    columns = _cycle_columns(cycles, book) | _stay_columns(book)
+    columns |= _request_columns(trace, cycles, book) | id_columns | _detail_columns(book)
+    return pack(columns, meta, limit, DETAIL)
 
 
-def unpack(data: bytes, spec: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Inverse of the layout in `pack`: the columns by name, each a read-only view."""
-    columns = {}
-    for entry in spec:
-        dtype = np.dtype(f"<{entry['dtype']}")
-        if "constant" in entry:
-            columns[entry["name"]] = np.full(entry["length"], entry["constant"], dtype)
-        else:
-            columns[entry["name"]] = np.frombuffer(data, dtype, entry["length"], entry["offset"])
+def cycle_values(cycle: CycleRecord) -> dict[str, float]:
+    """The ``cycle_`` columns of one cycle, but for ``cycle_joins``."""
+    return {
+        "cycle_start": cycle.start,
+        "cycle_duration": cycle.duration,
+        "cycle_batch": cycle.batch,
+        "cycle_width": cycle.box_width,
+        "cycle_budget": -1 if cycle.budget is None else cycle.budget,
+        "cycle_queue": cycle.queue_depth,
+        "cycle_steps": max([len(r.commits) for r in cycle.rows], default=0),
+        "cycle_padding": cycle.padding,
+        "cycle_tokens": cycle.row_tokens,
+        "cycle_valid": sum([sum(r.valid) for r in cycle.rows]),
+        "cycle_refused": sum(1 << REFUSALS.index(reason) for reason, n in cycle.refused.items() if n),
+    }
+
+
+TYPES = {"cycle_start": np.float64, "cycle_duration": np.float32}
+
+
+def _cycle_columns(cycles: Sequence[CycleRecord], book: StayBook) -> dict[str, np.ndarray]:
+    values = [cycle_values(c) for c in cycles]
+    joins = np.bincount([s.join for s in book.stays], minlength=len(cycles)) if book.stays else np.zeros(len(cycles))
+    columns = {"cycle_joins": joins.astype(np.int64)}
+    for name in values[0] if values else _NO_CYCLE:
+        columns[name] = np.asarray([v[name] for v in values], TYPES.get(name, np.int64))
     return columns
 
 
-def _narrow(values: np.ndarray) -> np.ndarray:
-    """The same values, little-endian, in the narrowest of u1, u2, u4, i4, f4, f8 that holds them."""
-    if values.dtype.kind == "f":
-        return values.astype(f"<f{values.dtype.itemsize}")
-    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    if low < 0:
-        return values.astype("<i4")
-    return values.astype("<u1" if high < 2**8 else "<u2" if high < 2**16 else "<u4")
+_NO_CYCLE = (
+    "cycle_start cycle_duration cycle_batch cycle_width cycle_budget cycle_queue cycle_steps cycle_padding "
+    "cycle_tokens cycle_valid cycle_refused"
+).split()
 
 
-def _size(values: np.ndarray) -> int:
-    """Bytes that a column takes: none if constant, else padded so that the next one is aligned."""
-    constant = len(values) > 1 and (values == values[0]).all()
-    return 0 if constant else values.nbytes + -values.nbytes % 8
-
-
-def _ints(values: Any) -> np.ndarray:
-    return np.asarray(list(values), np.int64)
-
-
-def _cycle_columns(trace: Trace, stays: list[Stay]) -> dict[str, np.ndarray]:
-    cycles = trace.cycle_records
-    joins = np.bincount(_ints(s.join for s in stays), minlength=len(cycles)) if stays else np.zeros(len(cycles), int)
+def _stay_columns(book: StayBook) -> dict[str, np.ndarray]:
+    stays = book.stays
     return {
-        "cycle_start": np.asarray([c.start for c in cycles], np.float64),
-        "cycle_duration": np.asarray([c.duration for c in cycles], np.float32),
-        "cycle_joins": joins,
-        "cycle_batch": _ints(c.batch for c in cycles),
-        "cycle_width": _ints(c.box_width for c in cycles),
-        "cycle_budget": _ints(-1 if c.budget is None else c.budget for c in cycles),
-        "cycle_queue": _ints(c.queue_depth for c in cycles),
-        "cycle_steps": _ints(max((len(r.commits) for r in c.rows), default=0) for c in cycles),
+        "stay_request": whole_numbers(s.request for s in stays),
+        "stay_length": whole_numbers(s.length for s in stays),
+        "stay_slot": whole_numbers(s.slot for s in stays),
+        "stay_block": whole_numbers(s.block for s in stays),
+        "stay_frozen": whole_numbers(s.length - s.active for s in stays),
+        "stay_why": whole_numbers(WHYS.index(s.why) for s in stays),
+        "stay_left": whole_numbers(LEFT.index(s.left) for s in stays),
     }
 
 
-def _stay_columns(stays: list[Stay]) -> dict[str, np.ndarray]:
-    return {
-        "stay_request": _ints(s.request for s in stays),
-        "stay_length": _ints(s.length for s in stays),
-        "stay_slot": _ints(s.slot for s in stays),
-        "stay_block": _ints(s.block for s in stays),
-        "stay_active": _ints(s.active for s in stays),
-        "stay_why": _ints(WHYS.index(s.why) for s in stays),
-        "stay_left": _ints(LEFT.index(s.left) for s in stays),
-    }
-
-
-def _request_columns(trace: Trace, requests: list[Any], stays: list[Stay]) -> dict[str, np.ndarray]:
-    starts = np.asarray([c.start for c in trace.cycle_records], np.float64)
-    arrival = np.searchsorted(starts, [r.arrival for r in requests]) if requests else _ints(())
-    for stay in stays:  # the record of a cycle may carry a start from just before the clock was read for arrivals
+def _request_columns(trace: Trace, cycles: Sequence[CycleRecord], book: StayBook) -> dict[str, np.ndarray]:
+    requests = book.requests
+    starts = np.asarray([c.start for c in cycles], np.float64)
+    arrives = np.asarray([r.arrival for r in requests], np.float64)
+    arrival = np.searchsorted(starts, arrives)
+    for stay in book.stays:  # the record of a cycle may carry a start from just before the clock was read for arrivals
         arrival[stay.request] = min(arrival[stay.request], stay.join)
-    completions = {c.id: c for c in trace.completion_records}
-    gone = []
-    for request, first in zip(requests, arrival, strict=True):
-        done = completions.get(request.id)
-        if done is None:
-            gone.append(len(starts))
-        elif done.evicted is None:  # rejected: it never waited
-            gone.append(int(first))
-        else:
-            gone.append(int(np.searchsorted(starts, done.evicted)))
-    ends = collect_ends(trace)
-    text = [r.id.encode() for r in requests]
+    done = {c.id: c for c in trace.completion_records}
+    gone = [gone_from(done.get(r.id), int(first), starts) for r, first in zip(requests, arrival, strict=True)]
+    for stay in book.stays:
+        if stay.left not in ("", "preempted"):  # it left from inside the batch
+            gone[stay.request] = len(cycles)
+    ends = collect_ends(cycles)
     return {
-        "request_prompt": _ints(r.prompt_tokens for r in requests),
-        "request_blocks": _ints(r.blocks for r in requests),
-        "request_end": _ints(ends[r.id][0] if r.id in ends else r.blocks for r in requests),
-        "request_reason": _ints(REASONS.index(ends[r.id][1] if r.id in ends else "") for r in requests),
+        "request_prompt": whole_numbers(r.prompt_tokens for r in requests),
+        "request_blocks": whole_numbers(r.blocks for r in requests),
+        "request_end": whole_numbers(ends[r.id][0] if r.id in ends else r.blocks for r in requests),
+        "request_reason": whole_numbers(REASONS.index(ends[r.id][1] if r.id in ends else "") for r in requests),
+        "request_arrives": arrives,
         "request_arrival": arrival,
-        "request_gone": _gone(_ints(gone), stays, len(starts)),
-        "id_length": _ints(len(t) for t in text),
+        "request_gone": whole_numbers(gone),
+        "request_done": whole_numbers(REASONS.index(done[r.id].reason) if r.id in done else 0 for r in requests),
+        "request_last": whole_numbers(last_cycle(done.get(r.id)) for r in requests),
+    }
+
+
+def last_cycle(done: CompletionRecord | None) -> int:
+    """The column ``request_last``."""
+    return 0 if done is None or done.evicted_cycle is None else done.evicted_cycle + 1
+
+
+def gone_from(done: CompletionRecord | None, arrival: int, starts: np.ndarray) -> int:
+    """The column ``request_gone`` of a request that did not leave from inside the batch."""
+    if done is None:
+        return len(starts)
+    return arrival if done.evicted is None else int(np.searchsorted(starts, done.evicted))  # rejected: never waited
+
+
+_NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]{0,8})", re.S)
+
+
+def _ids(ids: Sequence[str]) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """Request ids as (constants, columns): numbers behind one prefix where that is what they are."""
+    parts = [_NUMBERED.fullmatch(i) for i in ids]
+    if ids and all(parts) and len({p[1] for p in parts}) == 1:
+        return {"id_prefix": parts[0][1]}, {"id_number": whole_numbers(int(p[2]) for p in parts)}
+    text = [i.encode() for i in ids]
+    return {}, {
+        "id_length": whole_numbers(len(t) for t in text),
         "id_text": np.frombuffer(b"".join(text), np.uint8),
     }
 
 
-def _gone(gone: np.ndarray, stays: list[Stay], cycles: int) -> np.ndarray:
-    """The cycle count for requests that left from inside the batch: then nothing waits, and the column is short."""
-    for stay in stays:
-        if stay.left not in ("", "preempted"):
-            gone[stay.request] = cycles
-    return gone
-
-
-def _detail_columns(stays: list[Stay]) -> dict[str, np.ndarray]:
+def _detail_columns(book: StayBook) -> dict[str, np.ndarray]:
     return {
-        "step_count": _ints(len(commits) for s in stays for commits in s.commits),
-        "commit_count": _ints(n for s in stays for commits in s.commits for n in commits),
+        "step_count": whole_numbers(len(commits) for s in book.stays for commits in s.commits),
+        "commit_count": whole_numbers(n for s in book.stays for commits in s.commits for n in commits),
     }

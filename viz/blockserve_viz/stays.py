@@ -1,7 +1,8 @@
-"""Walk a trace's cycle records once and gather each request's stays in the batch."""
+"""Follow a trace's cycle records and keep each request's stays in the batch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
 FULL_SUFFIX = -1
 
 
-@dataclass
+@dataclass(slots=True)
 class Stay:
-    """One stay; fields as the ``stay_`` columns of `frames`. ``commits[i]``: of its i-th cycle, one count a step."""
+    """One stay; fields as the ``stay_`` columns of `frames`. ``commits[i]``: of its i-th cycle, one count a step.
+
+    ``active``: cycles in which it advanced, before it was frozen.
+    """
 
     request: int
     join: int
@@ -34,19 +38,22 @@ class Stay:
 
 
 def shape_of(trace: Trace) -> dict[str, Any]:
-    """The constants of a trace: block length, kept suffix blocks (−1: all), queue order, quantum, names, how it ended.
+    """The constants of a trace: block length, kept suffix blocks (−1: all), the policy, names, how it ended.
 
     Without a run record (a file that lost its first line, records built by hand) lengths are read off a row.
     """
     status = "truncated" if trace.end is None else trace.end.status
     if trace.run is None:
-        return {**_guess(trace), "order": "fifo", "quantum": "block", "preset": "", "model": "", "status": status}
-    suffix = trace.run.decode["suffix"]
+        unknown = {"order": "fifo", "quantum": "block", "slots": None, "reserve": False, "preset": "", "model": ""}
+        return {**_guess(trace), **unknown, "status": status}
+    suffix, policy = trace.run.decode["suffix"], trace.run.policy
     return {
         "block_length": trace.run.decode["block_length"],
         "suffix": FULL_SUFFIX if suffix == "full" else suffix,
-        "order": trace.run.policy.get("order", "fifo"),
-        "quantum": trace.run.policy.get("quantum", "block"),
+        "order": policy.get("order", "fifo"),
+        "quantum": policy.get("quantum", "block"),
+        "slots": policy.get("bound", {}).get("slots"),
+        "reserve": bool(policy.get("reserve")),
         "preset": trace.run.preset or "",
         "model": trace.run.model.get("name", ""),
         "status": status,
@@ -72,55 +79,80 @@ def collect_requests(trace: Trace) -> list[RequestRecord]:
     return sorted([*known.values(), *made.values()], key=lambda r: r.arrival)
 
 
-def collect_ends(trace: Trace) -> dict[str, tuple[int, str]]:
+def collect_ends(cycles: Iterable[CycleRecord]) -> dict[str, tuple[int, str]]:
     """By request id: the block in which its output became complete, and why."""
-    rows = (row for cycle in trace.cycle_records for row in cycle.rows)
-    return {row.id: (row.block, row.ended) for row in rows if row.ended is not None}
+    return {row.id: (row.block, row.ended) for cycle in cycles for row in cycle.rows if row.ended is not None}
 
 
-def collect_stays(trace: Trace, shape: dict[str, Any], requests: list[RequestRecord]) -> list[Stay]:
-    """All stays, sorted by join, then slot. ``requests`` as `collect_requests` gives them."""
-    index = {r.id: i for i, r in enumerate(requests)}
-    stays: list[Stay] = []
-    present: dict[str, Stay] = {}
-    for position, cycle in enumerate(trace.cycle_records):
+@dataclass
+class StayBook:
+    """All stays of a trace so far, sorted by join, then slot; it grows cycle by cycle.
+
+    ``shape`` as `shape_of` gives it; ``requests`` and ``index`` may grow between two cycles. ``present`` holds the
+    number (in ``stays``) of each request's stay that is not over.
+    """
+
+    shape: dict[str, Any]
+    requests: list[RequestRecord]
+    stays: list[Stay] = field(default_factory=list)
+    present: dict[str, int] = field(default_factory=dict)
+    cycles: int = 0
+
+    def __post_init__(self) -> None:
+        self.index = {r.id: i for i, r in enumerate(self.requests)}
+
+    def know(self, request: RequestRecord) -> None:
+        """Add a request that came later."""
+        self.index[request.id] = len(self.requests)
+        self.requests.append(request)
+
+    def add(self, cycle: CycleRecord) -> list[tuple[int, str]]:
+        """Take one cycle; returns which stays are over and how, as (number, how)."""
+        over = [(self.present.pop(i), "preempted") for i in cycle.preempted if i in self.present]
         admitted = dict(cycle.admitted)
-        for request_id in cycle.preempted:
-            _leave(present, request_id, "preempted")
-        for row in sorted(cycle.rows, key=lambda r: r.slot):
-            stay = present.get(row.id)
-            if stay is None:
-                stay = Stay(index[row.id], position, row.slot, row.block, why=admitted.get(row.id, ""))
-                present[row.id] = stay
-                stays.append(stay)
-            block = _extend(stay, row)
-            _check(cycle, row, block, requests[stay.request].blocks, shape)
-        for request_id in [i for i, s in present.items() if s.join + s.length <= position]:
-            _leave(present, request_id, "cancelled")  # no row any more: it was cancelled between two cycles
-        for request_id, reason in cycle.evicted:
-            _leave(present, request_id, reason)
-    return stays
+        fresh = [row for row in cycle.rows if row.id not in self.present]
+        for row in sorted(fresh, key=lambda r: r.slot):
+            self.present[row.id] = len(self.stays)
+            stay = Stay(self.index[row.id], self.cycles, row.slot, row.block, admitted.get(row.id, ""))
+            self.stays.append(stay)
+        self._extend(cycle)
+        if len(self.present) > len(cycle.rows):  # no row any more: cancelled between two cycles
+            gone = self.present.keys() - {row.id for row in cycle.rows}
+            over += [(self.present.pop(i), "cancelled") for i in sorted(gone)]
+        over += [(self.present.pop(i), reason) for i, reason in cycle.evicted if i in self.present]
+        for number, how in over:
+            self.stays[number].left = how
+        self.cycles += 1
+        return over
+
+    def _extend(self, cycle: CycleRecord) -> None:
+        """Add the cycle of all its rows. One flat loop: a long trace has millions of rows."""
+        stays, present = self.stays, self.present
+        length, whole = self.shape["block_length"], self.shape["suffix"] == 0
+        for row in cycle.rows:
+            stay = stays[present[row.id]]
+            if not row.frozen:
+                stay.active = len(stay.commits) + 1
+            stay.commits.append(row.commits)
+            block = stay.block + stay.active - 1 if stay.active else stay.block  # one more each cycle until frozen
+            if not (whole and row.block == block and row.width == row.prompt_tokens + (block + 1) * length):
+                self._check(cycle, stay, row, block)
+
+    def _check(self, cycle: CycleRecord, stay: Stay, row: RowRecord, block: int) -> None:
+        """Refuse a trace whose blocks and widths do not follow from the rows before: the payload keeps neither."""
+        suffix = "full" if self.shape["suffix"] == FULL_SUFFIX else self.shape["suffix"]
+        blocks = self.requests[stay.request].blocks
+        width = row_width(row.prompt_tokens, row.block, blocks, self.shape["block_length"], suffix)
+        if row.block != block or row.width != width:
+            raise TraceError(
+                f"cycle {cycle.index}, request {row.id!r}: block {row.block} and width {row.width} are recorded, "
+                f"but block {block} and width {width} follow from the rows before; the trace is damaged"
+            )
 
 
-def _leave(present: dict[str, Stay], request_id: str, how: str) -> None:
-    if request_id in present:
-        present.pop(request_id).left = how
-
-
-def _extend(stay: Stay, row: RowRecord) -> int:
-    """Add the row's cycle to its stay; returns the block it must be at: one more each cycle, the same while frozen."""
-    if not row.frozen:
-        stay.active = stay.length + 1
-    stay.commits.append(tuple(row.commits))
-    return stay.block + max(0, stay.active - 1)
-
-
-def _check(cycle: CycleRecord, row: RowRecord, block: int, blocks: int, shape: dict[str, Any]) -> None:
-    """The payload keeps no widths: they follow from prompt, block and suffix. Refuse a trace where they do not."""
-    suffix = "full" if shape["suffix"] == FULL_SUFFIX else shape["suffix"]
-    width = row_width(row.prompt_tokens, row.block, blocks, shape["block_length"], suffix)
-    if row.block != block or row.width != width:
-        raise TraceError(
-            f"cycle {cycle.index}, request {row.id!r}: block {row.block} and width {row.width} are recorded, "
-            f"but block {block} and width {width} follow from the rows before; the trace is damaged"
-        )
+def collect_stays(trace: Trace, shape: dict[str, Any], requests: list[RequestRecord]) -> StayBook:
+    """The stays of a whole trace. ``requests`` as `collect_requests` gives them."""
+    book = StayBook(shape, requests)
+    for cycle in trace.cycle_records:
+        book.add(cycle)
+    return book

@@ -42,7 +42,7 @@ def telling_cycle(frames: Frames) -> int:
 def frames_svg(frames: Frames, cycle: int) -> str:
     """As `frame_svg`, from an encoded trace. A trace without cycles gives a picture that says so."""
     if not len(frames):
-        return _svg(60, 'No cycles', [_text(WIDTH / 2, 34, "This trace has no cycles.", anchor="middle")])
+        return _svg(60, "No cycles", [_text(WIDTH / 2, 34, "This trace has no cycles.", anchor="middle")])
     frame = frames[cycle]
     picture = _Picture(frames, frame)
     title = f"Cycle {cycle}: {len(frame.rows)} rows, box {frame.width} tokens wide, cost {frame.cost}"
@@ -152,7 +152,7 @@ class _Picture:
 
 def _clip(text: str, most: int) -> str:
     """At most ``most`` characters: ids differ at their end."""
-    return text if len(text) <= most else f"…{text[1 - most:]}"
+    return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def _text(
