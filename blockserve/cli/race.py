@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from blockserve.cli.app import app, last_line, option
+from blockserve.reprs import readable
 
 
 @app.command()
@@ -35,5 +36,5 @@ def race(
         options = {"token_budget": token_budget} if bound == "budget" else {"slots": slots}
         engines[name] = Engine(loaded, name, **options)
     result = run_race(engines, Workload.tasks(tasks, n=number, seed=seed), repeats=repeats)
-    print(result.table.map(lambda v: f"{v:,.4g}" if isinstance(v, float) else str(v)).to_string())
+    print(result.table.map(readable).to_string())
     last_line({name: column.to_dict() for name, column in result.table.items()})

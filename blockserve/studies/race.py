@@ -48,8 +48,9 @@ class Race:
                 "valid tokens/s": numbers["valid_tokens"] / median(walls),
             }
             column |= {key: numbers[key] for key in WORK}
-            columns[name] = column | {f"row-tokens: {WASTE_LABELS[k]}": v for k, v in waste(trace).items()}
-        return pd.DataFrame(columns, dtype=object)
+            column |= {f"row-tokens: {WASTE_LABELS[k]}": v for k, v in waste(trace).items()}
+            columns[name] = pd.Series(column, dtype=object)  # counts stay whole numbers
+        return pd.DataFrame(columns)
 
 
 def race(engines: Mapping[str, Engine], workload: Workload | Iterable[Request], *, repeats: int = 3) -> Race:

@@ -198,5 +198,5 @@ def compare(traces: Mapping[str, Trace], baseline_slots: int = 8) -> pd.DataFram
         parts = waste(trace)
         total = sum(parts.values()) or 1
         shares = {f"share of row-tokens: {WASTE_LABELS[k]}": v / total for k, v in parts.items()}
-        columns[name] = summarize(trace, baseline_slots) | shares
-    return pd.DataFrame(columns, dtype=object)
+        columns[name] = pd.Series(summarize(trace, baseline_slots) | shares, dtype=object)  # counts stay whole numbers
+    return pd.DataFrame(columns)

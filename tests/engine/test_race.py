@@ -31,6 +31,7 @@ def test_runs_alternate_and_the_table_adds_up(monkeypatch):
     for name in engines:
         parts = [v for key, v in table[name].items() if key.startswith("row-tokens: ")]
         assert sum(parts) == table.loc["row_tokens", name]
+        assert isinstance(table.loc["cycles", name], int)
         assert len(result.walls[name]) == 2
 
 

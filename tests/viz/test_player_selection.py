@@ -12,7 +12,8 @@ from blockserve.core import BlockServeError, TraceError
 from blockserve.studies.simulate import simulate
 from blockserve_viz import BatchPlayer
 from blockserve_viz.colours import PALETTES
-from blockserve_viz.detail import WINDOW
+from blockserve_viz.detail import WINDOW, encode_detail
+from blockserve_viz.packing import unpack
 from hand_traces import figure1, written
 from pages import LAYOUT, MODEL, area_of, at_cycle
 from simulated import POLICIES, profile
@@ -123,3 +124,12 @@ def test_step_detail_of_a_window_is_sent_on_demand(show: Show) -> None:
     page.get_by_test_id("back").click()
     at_cycle(page, 4)
     assert page.evaluate("window.asked") == [{"type": "detail", "cycle": 5}]
+
+
+def test_a_window_of_step_detail_reaches_back_to_where_its_texts_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blockserve_viz.detail.WINDOW", 400)
+    trace = written(cycles=40)
+    window = encode_detail(trace.cycle_records, trace.request_records, {"1": 0}, 4, around=20, room=0)
+    assert not window.meta["whole"] and window.meta["from"] <= 20 <= window.meta["to"] < 39
+    assert unpack(window)["row_cycle"].tolist() == list(range(window.meta["to"] + 1))
+    assert encode_detail(figure1(1).cycle_records, [], {}, 4).meta == {}
