@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -172,7 +173,10 @@ def test_an_interrupt_keeps_the_trace(tmp_path):
     path = tmp_path / "t.jsonl"
     command = [sys.executable, "-m", "blockserve.cli", "run", "-n", "600", "--slots", "1", "--trace", str(path)]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    # a background job hands SIGINT down as ignored; a person's shell does not
+    heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, text=True, env=env, preexec_fn=heard, **pipes)
     deadline = time.monotonic() + 60
     while not (path.exists() and b'"kind":"cycle"' in path.read_bytes()):
         assert time.monotonic() < deadline and process.poll() is None
