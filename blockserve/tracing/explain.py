@@ -38,7 +38,7 @@ def _in_batch(record: CycleRecord, row: RowRecord) -> str:
     if row.frozen:
         parts.append("its output is complete; it waits for its group")
     else:
-        parts.append(f"its block took {row.steps} steps")
+        parts.append(f"its block took {row.steps} step{'' if row.steps == 1 else 's'}")
     reason = dict(record.evicted).get(row.id)
     if reason is not None:
         parts.append(f"evicted at the end of the cycle ({reason})")

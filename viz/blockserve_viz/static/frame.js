@@ -135,7 +135,7 @@ function inBatch(trace, cycle, stay, id) {
   const parts = [`${id} is in slot ${row.slot} at block ${row.block}, row width ${row.width} in the box ${box}`];
   if (join[stay] === cycle && row.why) parts.push(`admitted (${row.why}): ${ADMITTED[row.why]}`);
   if (row.frozen) parts.push("its output is complete; it waits for its group");
-  else if (row.steps !== null) parts.push(`its block took ${row.steps} steps`);
+  else if (row.steps !== null) parts.push(`its block took ${row.steps} step${row.steps === 1 ? "" : "s"}`);
   const evicted = row.leaves && c.stay_left[stay] !== PREEMPTED && !cancelledBetween(trace, stay);
   if (evicted) parts.push(`evicted at the end of the cycle (${row.leaves})`);
   else if (row.ended) parts.push(`its output is complete (${row.ended}) but it has not left`);
