@@ -7,7 +7,7 @@ against the cached keys and values until every row's block is finished (paper, m
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -27,32 +27,11 @@ from blockserve.core import (
 )
 from blockserve.execution import decode as rules
 from blockserve.execution.cache import KVCache, Write
+from blockserve.execution.canvas import Canvas, FindStop
 from blockserve.execution.layout import Layout, gather_columns
 from blockserve.execution.model import DiffusionModel
 
-# (generated ids up to the end token, stop strings) → tokens before the first stop string, None if there is none
-FindStop = Callable[[Sequence[int], Sequence[str]], int | None]
-
 PHASES = ("layout", "refresh", "denoise", "commit")
-
-
-@dataclass
-class _Tokens:
-    """One request's canvas: prompt then K·L positions, masks where nothing is committed yet. ``*_offset``: valid tokens
-    before the first end token, and before the first stop string, once known."""
-
-    request: Request
-    canvas: Tensor
-    eos_offset: int | None = None
-    stop_offset: int | None = None
-
-    @property
-    def prompt_tokens(self) -> int:
-        return len(self.request.prompt_ids)
-
-    @property
-    def limit(self) -> int:
-        return self.request.max_new_tokens
 
 
 @dataclass
@@ -80,7 +59,7 @@ class TorchExecutor:
         self.model, self.decode, self.execution, self.detail = model, decode, execution, detail
         self.find_stop = find_stop
         self.device = model.device
-        self._store: dict[str, _Tokens] = {}
+        self._store: dict[str, Canvas] = {}
         self._banned = torch.tensor(model.banned_ids, device=self.device)
         self._ends = torch.tensor(model.end_ids, device=self.device)
 
@@ -88,17 +67,11 @@ class TorchExecutor:
 
     def add(self, request: Request, blocks: int) -> None:
         """Take a request (with ``prompt_ids`` and limit) whose canvas has ``blocks`` blocks."""
-        masks = [self.model.mask_id] * (blocks * self.decode.block_length)
-        self._store[request.id] = _Tokens(request, torch.tensor([*request.prompt_ids, *masks]))
+        self._store[request.id] = Canvas.of(request, blocks, self.decode.block_length, self.model.mask_id)
 
     def output(self, request_id: str) -> tuple[int, ...]:
-        """The generated tokens so far, at most the limit: up to the first mask, and no further than a settled end."""
-        state = self._store[request_id]
-        if self.decode.eos == "settled" and state.eos_offset is not None:
-            return tuple(state.canvas[state.prompt_tokens :][: state.eos_offset + 1].tolist())
-        ids = state.canvas[state.prompt_tokens : state.prompt_tokens + state.limit].tolist()
-        mask = self.model.mask_id
-        return tuple(ids[: ids.index(mask)] if mask in ids else ids)
+        """The generated tokens so far, at most the limit, and no further than a settled end."""
+        return self._store[request_id].output(self.model.mask_id, until_end=self.decode.eos == "settled")
 
     def remove(self, request_id: str) -> None:
         """Forget a request's tokens."""
@@ -114,7 +87,8 @@ class TorchExecutor:
         except torch.OutOfMemoryError as error:
             raise OutOfMemoryError(str(error)) from None
 
-    def states(self, plan: BatchPlan) -> list[_Tokens]:
+    def canvases(self, plan: BatchPlan) -> list[Canvas]:
+        """The canvases of a plan's rows, in its order."""
         return [self._store[row.request_id] for row in plan.rows]
 
 
@@ -125,7 +99,7 @@ class _Cycle:
         self.executor, self.plan = executor, plan
         self.model, self.decode, self.execution = executor.model, executor.decode, executor.execution
         self.length, self.device = executor.decode.block_length, executor.device
-        self.states = executor.states(plan)
+        self.canvases = executor.canvases(plan)
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.row_passes = self.row_tokens = self.reuse_passes = 0
         self.passes = [0] * len(plan.rows)
@@ -152,8 +126,8 @@ class _Cycle:
         """The box: ids, layout, and the active blocks, fully masked except in frozen rows."""
         plan, length = self.plan, self.length
         ids = torch.full((len(plan.rows), plan.box_width), self.model.pad_id)
-        for index, (row, state) in enumerate(zip(plan.rows, self.states, strict=True)):
-            ids[index, plan.box_width - row.width :] = state.canvas[: row.width]
+        for index, (row, canvas) in enumerate(zip(plan.rows, self.canvases, strict=True)):
+            ids[index, plan.box_width - row.width :] = canvas.ids[: row.width]
         self.ids = ids.to(self.device)
         self.layout = Layout.of(plan, length, self.device)
         self.visible = self.layout.visible
@@ -235,17 +209,21 @@ class _Cycle:
         self._finish_blocks()
 
     def _noise(self, step: int, vocabulary: int) -> Tensor | None:
-        states = [self.states[i] for i in self.active.tolist()]
-        own = [s.request.temperature for s in states]
+        requests = [self.canvases[i].request for i in self.active.tolist()]
+        own = [request.temperature for request in requests]
         temperatures = [self.decode.temperature if t is None else t for t in own]
         rows = [self.plan.rows[i] for i in self.active.tolist()]
         noise = rules.gumbel_noise(
-            [s.request.seed for s in states], temperatures, [r.block for r in rows], step, (self.length, vocabulary)
+            [request.seed for request in requests],
+            temperatures,
+            [r.block for r in rows],
+            step,
+            (self.length, vocabulary),
         )
         return None if noise is None else noise.to(self.device)
 
     def _rules(self) -> list:
-        return [self.states[i].request.rule or self.decode.rule for i in self.active.tolist()]
+        return [self.canvases[i].request.rule or self.decode.rule for i in self.active.tolist()]
 
     def _finish_blocks(self) -> None:
         """Mark rows whose block needs no more steps; with compaction they leave the tensors at once."""
@@ -263,7 +241,7 @@ class _Cycle:
     def _end_within_limit(self, tokens: Tensor, masked: Tensor) -> Tensor:
         """Index in each row's block of its settled end token, ``L`` if none or beyond the request's limit: int [R]."""
         end = rules.settled_end(tokens, masked, self.executor._ends)
-        room = [s.limit - r.block * self.length for r, s in zip(self.plan.rows, self.states, strict=True)]
+        room = [c.limit - r.block * self.length for r, c in zip(self.plan.rows, self.canvases, strict=True)]
         return end.masked_fill(end >= torch.tensor(room, device=self.device), self.length)
 
     def _unfinished(self) -> bool:
@@ -294,45 +272,26 @@ class _Cycle:
     def _row_result(
         self, index: int, row: RowPlan, tokens: Tensor, steps: list[int], confidence: list[float], end: int
     ) -> RowResult:
-        state, length = self.states[index], self.length
+        canvas, passes = self.canvases[index], self.passes[index]
         if row.ended:
-            return RowResult(
-                row.request_id, (), (), self.passes[index], state.eos_offset, None, self._valid(state, row)
-            )
-        start = state.prompt_tokens + row.block * length
-        state.canvas[start : start + length] = tokens
-        new_end = state.eos_offset is None and end < length
-        if new_end:
-            state.eos_offset = row.block * length + end
-        new_stop = self._look_for_stop(state, row)
-        valid_here = self._valid(state, row) - row.block * length
+            return RowResult(row.request_id, (), (), passes, canvas.eos_offset, None, canvas.valid_tokens(row.block))
+        ended = canvas.write(row.block, tokens, end, self.executor.find_stop)
+        valid_here = canvas.valid_tokens(row.block) - row.block * self.length
         by_step: list[list[int]] = [[] for _ in range(max(steps) + 1)]
         for position, step in enumerate(steps):
             if step >= 0:
                 by_step[step].append(position)
+        start = canvas.start(row.block)
         return RowResult(
             request_id=row.request_id,
             commits=tuple(len(group) for group in by_step),
             valid=tuple(sum(position < valid_here for position in group) for group in by_step),
-            passes=self.passes[index],
-            eos_offset=state.eos_offset,
-            ended="eos" if new_end else "stop" if new_stop else None,
-            valid_tokens=self._valid(state, row),
+            passes=passes,
+            eos_offset=canvas.eos_offset,
+            ended=ended,
+            valid_tokens=canvas.valid_tokens(row.block),
             detail=self._detail(by_step, start, tokens.tolist(), confidence) if self.executor.detail else None,
         )
-
-    def _look_for_stop(self, state: _Tokens, row: RowPlan) -> bool:
-        """Whether a stop string came up in the finished text for the first time."""
-        if not state.request.stop or state.stop_offset is not None or self.executor.find_stop is None:
-            return False
-        generated = state.canvas[state.prompt_tokens :][: self._valid(state, row)].tolist()
-        state.stop_offset = self.executor.find_stop(generated, state.request.stop)
-        return state.stop_offset is not None
-
-    def _valid(self, state: _Tokens, row: RowPlan) -> int:
-        """Valid tokens of the generation so far: before the end token and the first stop string, within the limit."""
-        written = min((row.block + 1) * self.length, state.limit)
-        return min(x for x in (written, state.eos_offset, state.stop_offset) if x is not None)
 
     @staticmethod
     def _detail(
