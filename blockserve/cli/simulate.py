@@ -43,6 +43,7 @@ def simulate(
     from dataclasses import replace
 
     from blockserve.simulation.catalogue import roofline
+    from blockserve.studies.bounds import lower_bound
     from blockserve.studies.simulate import simulate as run
     from blockserve.workload.arrivals import open_times
 
@@ -53,10 +54,11 @@ def simulate(
     if arrivals is not None:
         profile = replace(profile, arrivals=open_times(arrivals, len(profile), seed))
     level = "cycle" if len(profile) <= WITH_CYCLES else "summary"
+    cost = roofline(model, device)
     result = run(
         profile,
         preset,
-        roofline(model, device),
+        cost,
         level=level,
         seed=seed,
         path=trace,
@@ -66,7 +68,10 @@ def simulate(
     )
     numbers = result.metrics(baseline_slots)
     _print_numbers(f"{preset}, {len(profile):,} requests: schedule computed, times predicted", numbers)
-    last_line(numbers | {"simulated": True})
+    bound = lower_bound(result.trace, cost).seconds if level == "cycle" and result.trace.cycle_records else None
+    if bound:
+        print(f"no schedule can be faster than {bound:,.1f} s; this one is {numbers['wall_s'] / bound - 1:.0%} longer")
+    last_line(numbers | {"simulated": True, "bound_s": bound})
 
 
 def _profile(

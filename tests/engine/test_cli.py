@@ -201,3 +201,14 @@ def test_lab_copies_the_notebooks(tmp_path):
     line = last_line(blockserve("lab", tmp_path / "mine", "--no-launch"))
     assert line["copied"] >= 1
     assert (tmp_path / "mine" / "00_tour.ipynb").is_file()
+
+
+def test_policies_budget_race_and_invariance_end_with_their_numbers():
+    assert [p["preset"] for p in last_line(blockserve("policies"))["presets"]][-1] == "blockserve-budget"
+    budget = last_line(blockserve("budget", "--device", "cpu"))
+    assert budget["method"] == "analytic" and budget["budget"] <= 8 * 512
+    race = last_line(blockserve("race", "static", "block-fifo", "-n", 6, "--slots", 2, "--repeats", 1))
+    assert race["static"]["speedup"] == 1.0
+    assert race["block-fifo"]["row_passes"] <= race["static"]["row_passes"]
+    found = last_line(blockserve("check-invariance", "-n", 4, "--dtype", "float64"))
+    assert found["lowest"] == 1.0
