@@ -29,7 +29,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check blockserve viz tests notebooks
 	$(BIN)/ruff format --check blockserve viz tests
 ifneq ($(NOTEBOOKS),)
-	$(BIN)/nbstripout --verify --extra-keys 'metadata.widgets metadata.papermill' $(NOTEBOOKS)
+	$(BIN)/nbstripout --verify --keep-id --extra-keys 'metadata.widgets metadata.papermill' $(NOTEBOOKS)
 endif
 
 lab: $(STAMP)

@@ -24,8 +24,10 @@ _EXPORTS = {
     "blockserve.checkpoints": ("load_model",),
     "blockserve.presets": ("PRESETS",),
     "blockserve.scheduling": ("FixedSlots", "SchedulingPolicy", "TokenBudget", "register_fill", "register_order"),
+    "blockserve.studies.exercises": ("check_exercise",),
     "blockserve.studies.figure1": ("figure1",),
     "blockserve.studies.samples": ("sample_trace",),
+    "blockserve.studies.scripts": ("Script", "serve_scripts"),
     "blockserve.tracing": ("Trace",),
     "blockserve.tracing.metrics": (
         "compare",

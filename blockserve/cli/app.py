@@ -22,12 +22,13 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Entry point: every user mistake becomes one line and exit code 2; an interrupt exits with 130."""
+    """Entry point: a user's mistake ends in one line and exit code 2, a failed notebook with 1, an interrupt
+    with 130."""
     warnings.showwarning = lambda message, *_, **__: print(f"blockserve: warning: {message}", file=sys.stderr)
     try:
         sys.exit(app(standalone_mode=False) or 0)
     except BlockServeError as error:
-        _fail(str(error))
+        _fail(str(error), code=getattr(error, "exit_code", 2))
     except KeyboardInterrupt:
         _fail("interrupted", code=130)
     except Exception as error:

@@ -18,6 +18,8 @@ from blockserve.report.parameter import check_parameters, parameters
 class ReportError(BlockServeError):
     """A notebook stopped at an error. Its output up to there is kept: ``notebook`` is the path."""
 
+    exit_code = 1  # of the command; a user's mistake is 2
+
     def __init__(self, message: str, notebook: Path) -> None:
         super().__init__(message)
         self.notebook = notebook

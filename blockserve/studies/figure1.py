@@ -24,29 +24,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from blockserve.core import check_choice
-from blockserve.simulation.cost import CycleWork
-from blockserve.simulation.profile import REASONS, Profile
-from blockserve.studies.simulate import simulate
+from blockserve.studies.scripts import Script, serve_scripts
 
 if TYPE_CHECKING:
     from blockserve.tracing import Trace
-
-BLOCK_LENGTH = 4  # tokens
-CANVAS = 3  # blocks, K of every request
-
-
-@dataclass(frozen=True)
-class Script:
-    """One request: ``prompt`` tokens, and the denoise steps of each block that it writes.
-
-    Fewer than `CANVAS` blocks: the last one holds its end token.
-    """
-
-    prompt: int
-    steps: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -76,15 +58,6 @@ EXAMPLES: Mapping[int, Example] = {
 }
 
 
-class OneSecondAPass:
-    """A cost model for a picture: the steps of a cycle can be counted on its clock."""
-
-    name = "one second a pass"
-
-    def cycle(self, work: CycleWork) -> dict[str, float]:
-        return {"refresh": 1.0, "denoise": float(len(work.reuse_rows))}
-
-
 def figure1(example: int = 1) -> Trace:
     """Example 1 or 2 of Figure 1 as a trace: virtual clock, marked as simulated, one second a forward pass.
 
@@ -92,25 +65,5 @@ def figure1(example: int = 1) -> Trace:
     """
     check_choice("example of Figure 1", str(example), map(str, EXAMPLES))
     chosen = EXAMPLES[int(example)]
-    profile = _profile(chosen, f"Figure 1, example {example}: {chosen.title}")
-    return simulate(profile, "blockserve-budget", OneSecondAPass(), token_budget=chosen.budget, check=True).trace
-
-
-def _profile(example: Example, name: str) -> Profile:
-    """The scripted requests as a profile."""
-    scripts, limit = example.requests, CANVAS * BLOCK_LENGTH
-    blocks = np.array([len(s.steps) for s in scripts], np.int32)
-    whole = blocks == CANVAS
-    return Profile(
-        block_length=BLOCK_LENGTH,
-        prompt_tokens=np.array([s.prompt for s in scripts], np.int32),
-        limits=np.full(len(scripts), limit, np.int32),
-        blocks=blocks,
-        ends=blocks - 1,
-        valid_tokens=np.where(whole, limit, blocks * BLOCK_LENGTH - 1).astype(np.int32),  # the last is the end token
-        reasons=np.where(whole, REASONS.index("length"), REASONS.index("eos")).astype(np.int8),
-        arrivals=np.zeros(len(scripts)),
-        steps=np.array([n for s in scripts for n in s.steps], np.int32),
-        ids=tuple(str(number) for number in range(1, len(scripts) + 1)),
-        name=name,
-    )
+    name = f"Figure 1, example {example}: {chosen.title}"
+    return serve_scripts(chosen.requests, name=name, token_budget=chosen.budget)

@@ -7,12 +7,13 @@ TruthfulQA one more number is allowed, the share of hidden runaways, fitted at l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from blockserve.core import check_choice
 from blockserve.simulation.benchmarks import published
 from blockserve.simulation.catalogue import CALIBRATED_LENGTH
 from blockserve.studies.calibration import FITTED_ON, MODELS, fixed_rows
@@ -64,6 +65,7 @@ MISSES: Mapping[str, str] = {
         "step in short blocks (LLaDA at 16 is predicted too fast, at 64 too slow)."
     ),
 }
+RATIO_MODEL = "dream-7b"  # the one whose effective compute ratio was published
 BUDGET_BATCH = 16  # a Budget row is published once for all batch sizes; the largest is the baseline's memory
 
 
@@ -109,25 +111,31 @@ class PaperStudy:
         return {
             group: {"median_error": float(np.median(own)), "worst_error": float(own[-1])}
             for group, own in errors.items()
+            if own
         }
 
 
-def paper_study() -> PaperStudy:
-    """Predict every row. Takes under a minute on one core."""
+def paper_study(models: Sequence[str] = tuple(MODELS), limits: Sequence[int] | None = None) -> PaperStudy:
+    """Predict every row of ``models`` (R was published for Dream alone); of the main rows those at ``limits``, or all.
+    Takes under a minute on one core."""
     rows: list[Row] = []
-    for model in MODELS:
-        for part in (_fixed, _budget, _sorting, _block_length):
+    for model in models:
+        check_choice("model", model, MODELS)
+        for part in (_fixed, _budget):
+            rows += part(model, limits)
+        for part in (_sorting, _block_length):
             rows += part(model)
-    rows += _effective_compute_ratio()
+        if model == RATIO_MODEL:
+            rows += _effective_compute_ratio()
     return PaperStudy(tuple(rows))
 
 
 # ------------------------------------------------------------------------------------------------- parts
 
 
-def _fixed(model: str) -> Iterator[Row]:
+def _fixed(model: str, limits: Sequence[int] | None = None) -> Iterator[Row]:
     """Main rows, *Fixed*: seconds for the whole split. TruthfulQA with and without hidden runaways."""
-    for row in fixed_rows(model):
+    for row in _main_rows(model, limits):
         group, arms = _fixed_group(model, row["dataset"])
         for arm, hidden in arms.items():
             limit = row["gen_limit"]
@@ -154,9 +162,9 @@ def _fixed_group(model: str, dataset: str) -> tuple[str, dict[str, float]]:
     return f"fixed_heldout_{model.split('-')[0]}", {"fixed": 0.0}
 
 
-def _budget(model: str) -> Iterator[Row]:
+def _budget(model: str, limits: Sequence[int] | None = None) -> Iterator[Row]:
     """Main rows, *Budget*: one number for a dataset and limit, whatever the batch size."""
-    for row in fixed_rows(model):
+    for row in _main_rows(model, limits):
         if row["batch_size"] != BUDGET_BATCH:
             continue
         hidden = HIDDEN_RUNAWAYS[model] if row["dataset"] == "TruthfulQA" else 0.0
@@ -215,6 +223,10 @@ def _effective_compute_ratio() -> Iterator[Row]:
                 found = effective_ratio(case, arm, size)
                 fitted = arm == "budget" and (dataset, size) == R_POINT
                 yield Row("r", case.model, dataset, 512, size, arm, "R", value, found, fitted)
+
+
+def _main_rows(model: str, limits: Sequence[int] | None) -> list[dict[str, Any]]:
+    return [row for row in fixed_rows(model) if limits is None or row["gen_limit"] in limits]
 
 
 def _short(model: str) -> str:

@@ -22,5 +22,6 @@ def test_a_shipped_notebook_runs_and_its_page_draws_everything(name, tmp_path, b
     with open_file(browser, report.html) as page:
         page.wait_for_function(DRAWN)
         assert "This view cannot be shown" not in page.inner_text("body")
+        record_count("seconds of running notebooks and making their pages", round(report.seconds))
         record_count("charts drawn in reports", page.locator(".plotly-graph-div").count())
         record_count("players mounted in reports", page.locator(".blockserve-widget").count())

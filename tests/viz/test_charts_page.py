@@ -25,6 +25,7 @@ def test_every_chart_is_drawn(browser: Any, tmp_path: Path) -> None:
         *(chart(both) for chart in (charts.latency_by_length, charts.latency_violins)),
         *(chart(real) for chart in (charts.gantt, charts.steps_heatmap)),
         *(chart({4: both, 8: both}) for chart in (charts.scaling, charts.block_lengths, charts.orders)),
+        charts.arrival_rates({0.5: both, 1.0: both}, limit=9.0),
         charts.predicted_against_measured(real, replay(real, "blockserve-budget")),
     ]
     assert len(figures) == len(charts.__all__)

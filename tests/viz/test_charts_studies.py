@@ -14,6 +14,7 @@ from blockserve.simulation.benchmarks import benchmark_profile
 from blockserve.studies.race import Race
 from blockserve.studies.replay import replay
 from blockserve.studies.simulate import simulate
+from blockserve.studies.what_if import arriving
 from blockserve.tracing import Trace
 from blockserve_viz import charts
 from blockserve_viz.colours import SERIES
@@ -162,3 +163,16 @@ def test_traces_that_cannot_be_compared() -> None:
     others = Trace(replace(r, id=f"x{r.id}") if hasattr(r, "valid_tokens") else r for r in trace.records)
     with pytest.raises(TraceError, match="no finished request in common"):
         charts.predicted_against_measured(trace, others)
+
+
+def test_arrival_rates() -> None:
+    runs = {rate: {"block-fifo": run("block-fifo", arriving(PROFILE, rate))} for rate in (0.5, 2.0)}
+    figure = charts.arrival_rates(runs, limit=6.0)
+    good, middle, worst = (trace for trace in figure.data if trace.name == "block-fifo")
+    for place, (rate, own) in enumerate(runs.items()):
+        trace = own["block-fifo"]
+        waits = sorted(c.evicted - c.arrival for c in trace.completion_records)
+        assert (good.x[place], worst.x[place]) == (rate, rate)
+        assert good.y[place] == pytest.approx(sum(w <= 6.0 for w in waits) / trace.end.wall)
+        assert middle.y[place] == pytest.approx(median(waits)) and middle.y[place] <= worst.y[place] <= waits[-1]
+    assert "(simulated)" in figure.layout.title.text

@@ -12,11 +12,13 @@ Times that were predicted and not measured are marked so in the title.
 `latency_violins`               the same as distributions (RQ2)
 `scaling`                       throughput and latency against the batch size (RQ3)
 `block_lengths`, `orders`       ablations of block length and of sorting (RQ5)
+`arrival_rates`                 goodput and p99 against the arrival rate (online)
 `predicted_against_measured`    a study of the paper's rows, or two traces of the same requests
 ==============================  ======================================================================
 """
 
 from blockserve_viz.charts.latency import latency_by_length, latency_violins
+from blockserve_viz.charts.online import arrival_rates
 from blockserve_viz.charts.over_time import batch_over_time, capacity
 from blockserve_viz.charts.prediction import predicted_against_measured
 from blockserve_viz.charts.requests import gantt, steps_heatmap
@@ -24,6 +26,7 @@ from blockserve_viz.charts.studies import block_lengths, ladder, orders, scaling
 from blockserve_viz.charts.work import waste_bars
 
 __all__ = [
+    "arrival_rates",
     "batch_over_time",
     "block_lengths",
     "capacity",

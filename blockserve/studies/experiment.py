@@ -1,0 +1,212 @@
+"""What the experiment notebooks share: a bench to run arms on, real or simulated.
+
+On the *real* bench a model runs and seconds are measured; on the *simulated* one the same scheduler runs on a cost
+model and seconds are predicted. A notebook asks for arms and cannot tell which, save by `Bench.simulated`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from blockserve.core import ConfigError, check_choice, check_int
+from blockserve.presets import PRESETS
+from blockserve.simulation.benchmarks import benchmark_profile
+from blockserve.simulation.catalogue import CALIBRATED, roofline
+from blockserve.simulation.profile import Profile
+from blockserve.studies.results import Interval, interval
+from blockserve.studies.simulate import simulate
+from blockserve.tracing import Trace
+from blockserve.tracing.metrics import summarize
+from blockserve.workload.arrivals import Poisson
+from blockserve.workload.lengths import Lengths
+from blockserve.workload.sources import Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from blockserve.execution.model import DiffusionModel
+
+ENGINES = ("real", "simulated")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A way to serve: a preset and its options, as for `blockserve.engine.Engine`; ``rate``: requests/s of Poisson
+    arrivals, ``None`` for all at once."""
+
+    preset: str
+    options: Mapping[str, Any]
+    rate: float | None = None
+
+    @classmethod
+    def of(cls, preset: str, rate: float | None = None, **options: Any) -> Arm:
+        return cls(preset, options, rate)
+
+
+def bound_of(preset: str, slots: int, token_budget: int) -> dict[str, int]:
+    """The option that a preset is bound by: its slots, or β."""
+    check_choice("preset", preset, PRESETS)
+    return {"token_budget": token_budget} if PRESETS[preset].bound == "budget" else {"slots": slots}
+
+
+@dataclass(frozen=True)
+class RealBench:
+    """A model that runs: seconds are measured. ``limit``: new tokens at most, ``None`` for the engine's default."""
+
+    model: DiffusionModel
+    tasks: str
+    n: int
+    limit: int | None = None
+    simulated = False
+
+    def run(self, arm: Arm, seed: int) -> Trace:
+        """The requests drawn by ``seed`` under ``arm``; with arrivals, waiting for one takes no time."""
+        from blockserve.engine import Engine
+
+        workload = self.workload(seed)
+        if arm.rate is not None:
+            workload = workload.arriving(Poisson(arm.rate), seed)
+        limit = {} if self.limit is None else {"max_new_tokens": self.limit}
+        clock = "wall" if arm.rate is None else "virtual"
+        return Engine(self.model, arm.preset, seed=seed, clock=clock, **limit, **arm.options).run(workload).trace
+
+    def workload(self, seed: int) -> Workload:
+        return Workload.tasks(self.tasks, n=self.n, seed=seed)
+
+
+@dataclass(frozen=True)
+class SimulatedBench:
+    """LLaDA-8B or Dream-7B on an H200, as calibrated on the paper, with a benchmark's lengths: seconds are predicted.
+
+    ``lengths``: a traced workload instead of ``n`` requests of the benchmark; a rate then scales its own gaps.
+    """
+
+    model: str
+    benchmark: str
+    n: int
+    limit: int
+    lengths: Lengths | None = None
+    simulated = True
+
+    def run(self, arm: Arm, seed: int) -> Trace:
+        """The requests drawn by ``seed`` under ``arm``."""
+        profile = self.profile(seed, arm.options.get("block_length", 32))
+        if arm.rate is not None:
+            profile = replace(profile, arrivals=self._arrivals(arm.rate, seed))
+        return simulate(profile, arm.preset, roofline(self.model), seed=seed, **arm.options).trace
+
+    def profile(self, seed: int, block_length: int = 32) -> Profile:
+        """All requests at once, in blocks of this length."""
+        if self.lengths is None:
+            return benchmark_profile(
+                self.benchmark, self.n, limit=self.limit, block_length=block_length, model=self.model, seed=seed
+            )
+        columns = self.lengths.prompt_tokens, self.lengths.output_tokens
+        steps = CALIBRATED[self.model].steps_for(block_length)
+        return Profile.synthetic(
+            *columns, self.limit, block_length=block_length, steps=steps, seed=seed, name=self.lengths.name
+        )
+
+    def _arrivals(self, rate: float, seed: int) -> Any:
+        return Poisson(rate).times(self.n, seed) if self.lengths is None else self.lengths.at_rate(rate).arrival
+
+
+Bench = RealBench | SimulatedBench
+
+
+def open_bench(
+    engine: str,
+    *,
+    real: tuple[str, str],
+    simulated: tuple[str, str],
+    n: int,
+    limit: int | None = None,
+    device: str | None = None,
+    lengths: Lengths | None = None,
+) -> Bench:
+    """The bench that ``engine`` names. ``real``: (model, task families); ``simulated``: (model shape, benchmark);
+    ``n`` requests of at most ``limit`` new tokens (default: the engine's, or 256 in simulation); ``device``: of the
+    model. Raises `ConfigError` for a length trace on the real bench."""
+    check_choice("engine", engine, ENGINES)
+    check_int("n", n, 1)
+    if engine == "simulated":
+        number = n if lengths is None else len(lengths)
+        return SimulatedBench(*simulated, number, 256 if limit is None else limit, lengths)
+    if lengths is not None:
+        raise ConfigError("engine='real' cannot run a length trace: the text behind it is unknown; use 'simulated'")
+    from blockserve.checkpoints import load_model
+
+    return RealBench(load_model(real[0], device=device), real[1], n, limit)
+
+
+def refuse_engine(engine: str, only: str, why: str) -> None:
+    """Raise in one line if ``engine`` is not the ``only`` one that means something here."""
+    check_choice("engine", engine, ENGINES)
+    if engine != only:
+        raise ConfigError(f"engine={engine!r} means nothing here: {why}; use engine={only!r}")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What `measure` found. ``traces``: of the first seed; ``speeds``: valid tokens/s of every repeat."""
+
+    traces: Mapping[Any, Trace]
+    speeds: Mapping[Any, Sequence[float]]
+    simulated: bool
+
+    def ratio(self, reference: Hashable, key: Hashable) -> Interval:
+        """How many times as fast as ``reference``: repeat by repeat, for both saw the same requests and machine."""
+        return interval([b / a for a, b in zip(self.speeds[reference], self.speeds[key], strict=True)])
+
+    @cached_property
+    def summaries(self) -> dict[Any, dict[str, Any]]:
+        """Headline numbers of the first seed's runs."""
+        return {key: summarize(trace) for key, trace in self.traces.items()}
+
+    def work(self, key: Hashable) -> int:
+        """Row-tokens of the first seed's run."""
+        return self.summaries[key]["row_tokens"]
+
+
+def measure(bench: Bench, arms: Mapping[Any, Arm], *, repeats: int = 3, seed: int = 0) -> Measured:
+    """Run every arm in turn, ``repeats`` times with seeds ``seed``, ``seed + 1``, …: other requests each time.
+
+    Arms alternate within a repeat, so that a machine that slows down slows them all; one short round before warms up.
+    """
+    check_int("repeats", repeats, 1)
+    if not bench.simulated:
+        small = replace(bench, n=min(2, bench.n))
+        for arm in arms.values():
+            small.run(arm, seed)
+    traces: dict[Any, Trace] = {}
+    speeds: dict[Any, list[float]] = {key: [] for key in arms}
+    for repeat in range(repeats):
+        for key, arm in arms.items():
+            trace = bench.run(arm, seed + repeat)
+            traces.setdefault(key, trace)
+            speeds[key].append(summarize(trace)["tokens_per_s"])
+    return Measured(traces, speeds, bench.simulated)
+
+
+def label(key: Any) -> str:
+    """A key as text: ``static 8`` for ``("static", 8)``."""
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def closing_table(rows: Mapping[Any, Mapping[str, Any]], simulated: bool) -> pd.DataFrame:
+    """One line an arm, and what its seconds are: measured or simulated."""
+    import pandas as pd
+
+    times = "simulated" if simulated else "measured"
+    return pd.DataFrame({label(key): {**row, "times": times} for key, row in rows.items()}, dtype=object).T
+
+
+def grouped(traces: Mapping[tuple[Any, str], Trace]) -> dict[Any, dict[str, Trace]]:
+    """``{(size, preset): trace}`` as the charts of many runs want it: size → preset → trace."""
+    found: dict[Any, dict[str, Trace]] = {}
+    for (varied, name), trace in traces.items():
+        found.setdefault(varied, {})[name] = trace
+    return found

@@ -1,0 +1,89 @@
+"""What an experiment found, as ``results.json`` holds it: headline numbers, parameters, manifest, timings apart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from blockserve.manifest import versions
+from blockserve.tracing import Trace
+
+# Student's t: the 97.5% quantile at 1, 2, … degrees of freedom.
+_T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its 95% interval, ``None`` where a single repeat gives none."""
+
+    mean: float
+    half: float | None
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.half is None else f"{self.mean:.2f} ± {self.half:.2f}"
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Mean and 95% interval by Student's t."""
+    if len(values) < 2:
+        return Interval(mean(values), None)
+    freedom = len(values) - 1
+    t = _T[freedom - 1] if freedom <= len(_T) else 1.96 + 2.4 / freedom
+    return Interval(mean(values), t * stdev(values) / len(values) ** 0.5)
+
+
+def write_results(
+    headline: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    trace: Trace | None = None,
+    *,
+    seconds: Mapping[str, Any] | None = None,
+    path: str | Path = "results.json",
+    **tables: Any,
+) -> dict[str, Any]:
+    """Write and return a report's results: the same parameters give the same file, ``timings`` aside.
+
+    ``trace``: any run of the report, for the manifest; ``None`` where nothing ran but the simulator. ``seconds``: what
+    was worked out from seconds; a result where they are predicted, a timing where they are measured.
+    """
+    measured = trace is not None and not trace.run.device.startswith("simulated")
+    found = dict(headline) | ({} if measured else dict(seconds or {}))
+    results = {"headline": found, "parameters": parameters, **tables}
+    results |= {"timings": (seconds or {}) if measured else {}, "simulated": not measured}
+    results["manifest"] = _manifest(trace)
+    Path(path).write_text(json.dumps(results, indent=2, default=_plain) + "\n", encoding="utf-8")
+    return results
+
+
+def _manifest(trace: Trace | None) -> dict[str, Any]:
+    run = trace.run if trace is not None else None
+    facts = {name: getattr(run, name) for name in ("seed", "device", "dtype", "workload")} if run else {}
+    return {"versions": versions(), **facts, "revision": _revision()}
+
+
+def _revision() -> str | None:
+    """The git revision of the package's checkout; ``None`` where it runs from no checkout."""
+    folder = Path(__file__).resolve().parents[2]
+    if not (folder / ".git").exists():
+        return None
+    command = ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and intervals for JSON."""
+    if isinstance(value, Interval):
+        return [value.mean, value.half]
+    item: Callable[[], Any] | None = getattr(value, "item", None)
+    if item is None:
+        raise TypeError(f"{value!r} cannot be written to results.json")
+    return item()

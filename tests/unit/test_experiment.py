@@ -1,0 +1,130 @@
+"""What the experiment notebooks share: benches, repeats, intervals, results, and the numbers of a run."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from blockserve.core import ConfigError, UnknownNameError
+from blockserve.studies import experiment
+from blockserve.studies.experiment import Arm, bound_of, closing_table, grouped, measure, open_bench, refuse_engine
+from blockserve.studies.results import Interval, interval, write_results
+from blockserve.studies.serving import admission, capacity, in_time, latency_by_thirds, memory_of, sustained
+from blockserve.workload.lengths import Lengths
+
+NAMES = {"real": ("tiny-llada", "arithmetic"), "simulated": ("llada-8b", "truthfulqa")}
+LENGTHS = Lengths("traced", np.arange(6) * 2.0, np.full(6, 40), np.array([10, 20, 30, 40, 50, 60]))
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return open_bench("simulated", **NAMES, n=12)
+
+
+def test_an_interval_is_students_t():
+    found = interval([1.0, 2.0, 3.0])
+    assert found.mean == 2 and found.half == pytest.approx(4.303 / 3**0.5)
+    assert interval([5.0]) == Interval(5.0, None) and str(interval([5.0])) == "5.00"
+    assert interval(range(40)).half == pytest.approx(2.02 * np.std(range(40), ddof=1) / 40**0.5, rel=2e-3)
+
+
+def test_arms_alternate_and_every_repeat_has_its_own_requests(bench, monkeypatch):
+    ran = []
+    original = experiment.SimulatedBench.run
+    monkeypatch.setattr(
+        experiment.SimulatedBench,
+        "run",
+        lambda self, arm, seed: ran.append((arm.preset, seed)) or original(self, arm, seed),
+    )
+    found = measure(bench, {"a": Arm.of("static"), "b": Arm.of("block-fifo")}, repeats=2, seed=5)
+    assert ran == [("static", 5), ("block-fifo", 5), ("static", 6), ("block-fifo", 6)]
+    digests = {trace.run.workload["digest"] for trace in found.traces.values()}
+    assert len(digests) == 1 and found.traces["a"].run.seed == 5
+    pairs = zip(found.speeds["a"], found.speeds["b"], strict=True)
+    assert found.ratio("a", "b") == interval([b / a for a, b in pairs])
+    assert found.work("a") > found.work("b")
+
+
+def test_a_traced_workload_keeps_its_gaps_at_the_wanted_rate():
+    bench = open_bench("simulated", **NAMES, n=3, limit=64, lengths=LENGTHS)
+    trace = bench.run(Arm.of("block-fifo", rate=5.0), 0)
+    assert [r.arrival for r in trace.request_records] == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    assert [c.valid_tokens for c in sorted(trace.completion_records, key=lambda c: c.id)] == [10, 20, 30, 40, 50, 60]
+
+
+def test_a_mode_that_means_nothing_is_refused_in_one_line():
+    with pytest.raises(ConfigError, match="engine='real' means nothing here: no GPU; use engine='simulated'"):
+        refuse_engine("real", "simulated", "no GPU")
+    with pytest.raises(ConfigError, match="the text behind it is unknown"):
+        open_bench("real", **NAMES, n=3, lengths=LENGTHS)
+    for wrong in ("reel", ""):
+        with pytest.raises((ConfigError, UnknownNameError)):
+            open_bench(wrong, **NAMES, n=3)
+    assert refuse_engine("simulated", "simulated", "") is None
+
+
+def test_a_preset_is_bound_by_its_own_kind():
+    assert bound_of("static", 4, 99) == {"slots": 4}
+    assert bound_of("blockserve-budget", 4, 99) == {"token_budget": 99}
+    with pytest.raises(UnknownNameError):
+        bound_of("statik", 4, 99)
+
+
+def test_tables_say_what_their_seconds_are_and_group_by_what_was_varied():
+    table = closing_table({("static", 4): {"x": 1}, "b": {"x": 2}}, simulated=True)
+    assert list(table.index) == ["static 4", "b"] and set(table["times"]) == {"simulated"}
+    assert set(closing_table({"a": {}}, simulated=False)["times"]) == {"measured"}
+    assert grouped({(1, "a"): "t", (1, "b"): "u", (2, "a"): "v"}) == {1: {"a": "t", "b": "u"}, 2: {"a": "v"}}
+
+
+def test_measured_seconds_are_timings_and_predicted_ones_are_results(tmp_path):
+    facts = {"seed": 3, "dtype": "float32", "workload": {"digest": "d"}}
+    path = tmp_path / "r.json"
+    for device, simulated in (("cpu", False), ("simulated: H200", True)):
+        trace = SimpleNamespace(run=SimpleNamespace(device=device, **facts))
+        seconds = {"speedup": Interval(2.0, 0.5)}
+        write_results({"cycles": np.int64(7)}, {"n": 1}, trace, seconds=seconds, path=path)
+        results = json.loads(path.read_text())
+        assert results["simulated"] is simulated and results["headline"]["cycles"] == 7
+        assert results["timings"] == ({} if simulated else {"speedup": [2.0, 0.5]})
+        assert ("speedup" in results["headline"]) is simulated
+        assert results["manifest"]["seed"] == 3 and "python" in results["manifest"]["versions"]
+
+
+def test_memory_and_capacity_come_from_the_widest_request_and_the_whole_run(bench):
+    trace = bench.run(Arm.of("static", slots=4), 0)
+    assert memory_of(trace, 4) == 4 * max(r.prompt_tokens + 256 for r in trace.request_records)
+    assert capacity(trace) == pytest.approx(12 / trace.end.wall)
+    with pytest.raises(ConfigError):
+        memory_of(trace, 0)
+
+
+def test_admission_counts_rows_budget_and_preemptions(bench):
+    budget = memory_of(bench.run(Arm.of("static"), 0), 3)
+    trace = bench.run(Arm.of("blockserve-budget", token_budget=budget), 0)
+    found = admission(trace)
+    assert found["rows_most"] == max(len(c.rows) for c in trace.cycle_records)
+    assert 0 < found["budget_used_mean"] <= found["budget_used_most"] <= 1
+    assert admission(bench.run(Arm.of("static"), 0))["budget_used_mean"] is None
+    with pytest.raises(ConfigError, match="without cycles"):
+        admission(SimpleNamespace(cycle_records=()))
+
+
+def test_thirds_are_of_the_same_requests_and_follow_the_length_at_block_granularity(bench):
+    traces = {name: bench.run(Arm.of(name, slots=12), 1) for name in ("static", "block-fifo")}
+    thirds = latency_by_thirds(traces)
+    static, block = thirds.loc["static"], thirds.loc["block-fifo"]
+    assert static["service_short_s"] == static["service_long_s"]  # one group: all leave together
+    assert block["service_short_s"] <= block["service_middle_s"] <= block["service_long_s"]
+    assert block["service_short_s"] < static["service_short_s"]
+
+
+def test_sustained_is_the_last_rate_before_the_first_that_fails(bench):
+    runs = {rate: bench.run(Arm.of("block-fifo", rate=rate), 0) for rate in (0.1, 50.0)}
+    limit = max(c.evicted - c.arrival for c in runs[0.1].completion_records)
+    assert in_time(runs[0.1], limit) == 1 and in_time(runs[50.0], limit) < 0.95
+    assert sustained(runs, limit) == 0.1
+    assert sustained(runs, 1e-9) is None and sustained(runs, 1e9) == 50.0
