@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from blockserve.checkpoints.format import ConfigReader, Format
 from blockserve.execution.model import ModelConfig
 
@@ -9,22 +11,29 @@ from blockserve.execution.model import ModelConfig
 TRAINED_POSITIONS = 2048
 
 
+def shape_fields(config: ConfigReader) -> dict[str, Any]:
+    """What Dream, Qwen2, Qwen3 and Llama call alike, as arguments of `ModelConfig`."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    return {
+        "vocab_size": config["vocab_size"],
+        "hidden_size": hidden,
+        "num_layers": config["num_hidden_layers"],
+        "num_heads": heads,
+        "num_kv_heads": config.get("num_key_value_heads", heads),
+        "intermediate_size": config["intermediate_size"],
+        "head_dim": config.get("head_dim", hidden // heads),
+        "rms_norm_eps": float(config["rms_norm_eps"]),
+        "tied_head": bool(config.get("tie_word_embeddings", False)),
+    }
+
+
 def read_config(config: ConfigReader) -> ModelConfig:
     """Qwen2's field names; biases on q, k and v, none on o."""
-    hidden, heads = config["hidden_size"], config["num_attention_heads"]
     return ModelConfig(
-        vocab_size=config["vocab_size"],
-        hidden_size=hidden,
-        num_layers=config["num_hidden_layers"],
-        num_heads=heads,
-        num_kv_heads=config.get("num_key_value_heads", heads),
-        intermediate_size=config["intermediate_size"],
-        head_dim=config.get("head_dim", hidden // heads),
+        **shape_fields(config),
         rope_theta=float(config["rope_theta"]),
-        rms_norm_eps=float(config["rms_norm_eps"]),
         max_positions=min(config["max_position_embeddings"], TRAINED_POSITIONS),
         qkv_bias=True,
-        tied_head=bool(config.get("tie_word_embeddings", False)),
         shifted=True,
     )
 

@@ -52,11 +52,6 @@ class Trace:
         for record in records:
             self.append(record)
 
-    @classmethod
-    def from_records(cls, records: Iterable[Record]) -> Trace:
-        """A trace of these records."""
-        return cls(records)
-
     def append(self, record: Record) -> None:
         """Add one record of any kind."""
         self.records.append(record)

@@ -112,7 +112,7 @@ SEVERAL = [charts.batch_over_time, charts.capacity, charts.waste_bars, charts.la
 
 @pytest.mark.parametrize("chart", SEVERAL + ONE_TRACE)
 def test_every_chart_has_a_title_and_units(chart: object, both: dict[str, HandTrace]) -> None:
-    empty = Trace.from_records([run_record(4)])
+    empty = Trace([run_record(4)])
     cut = Trace(bs.figure1(2).records[:8])  # two cycles, nobody has left
     odd = simulate([Spec("長い名前" * 30, 3, 1, 1), Spec("×" * 90, 4, 2, 1)])
     traces = [figure1(1), empty, bs.figure1(2), cut, only_rejected(), odd]

@@ -123,12 +123,12 @@ def test_detail_is_dropped_when_it_does_not_fit() -> None:
 
 @pytest.mark.parametrize("records", [[], [run_record(4)]])
 def test_a_trace_without_cycles(records: Sequence[object]) -> None:
-    assert len(Frames(encode(Trace.from_records(records)))) == 0
+    assert len(Frames(encode(Trace(records)))) == 0
 
 
 def test_a_truncated_trace_without_its_run_and_requests() -> None:
     whole = figure1(1)
-    rows_only = Trace.from_records(whole.cycle_records[:3])
+    rows_only = Trace(whole.cycle_records[:3])
     frames = Frames(encode(rows_only))
     assert frames.meta["status"] == "truncated" and frames.meta["block_length"] == 4
     assert [f.cost for f in frames] == [84, 96, 108]
@@ -140,7 +140,7 @@ def test_requests_that_never_ran_wait_and_leave() -> None:
     whole = figure1(1)
     extra = [RequestRecord("cut", 5, 4, 1), RequestRecord("no", 9, 4, 1)]
     ends = [CompletionRecord("cut", "cancelled", 0, 0, 0, evicted=2.5), CompletionRecord("no", "rejected", 0, 0, 0)]
-    trace = Trace.from_records([whole.run, *whole.request_records, *extra, *whole.cycle_records, *ends])
+    trace = Trace([whole.run, *whole.request_records, *extra, *whole.cycle_records, *ends])
     queues = [[w.id for w in f.queue] for f in Frames(encode(trace))]
     assert queues == [["4", "cut"], ["4", "cut"], ["cut"], [], []]
 
@@ -152,4 +152,4 @@ def test_a_row_whose_width_is_not_eq_1_is_refused() -> None:
     cycle = whole.cycle_records[1]
     bad = replace(cycle, rows=(replace(cycle.rows[0], width=31), *cycle.rows[1:]))
     with pytest.raises(TraceError, match=r"cycle 1, request '1': block 1 and width 31 .* width 32 follow"):
-        encode(Trace.from_records([whole.run, *whole.request_records, whole.cycle_records[0], bad]))
+        encode(Trace([whole.run, *whole.request_records, whole.cycle_records[0], bad]))

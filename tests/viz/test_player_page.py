@@ -245,15 +245,15 @@ def refused_only() -> Trace:
     """Two requests that could never fit."""
     asked = [RequestRecord(name, 500, 64, 8) for name in ("a", "b")]
     ends = [CompletionRecord(r.id, "rejected", 0, 0, 0, message="too long") for r in asked]
-    return Trace.from_records([run_record(8), *asked, *ends, EndRecord("complete", 0, 0.0)])
+    return Trace([run_record(8), *asked, *ends, EndRecord("complete", 0, 0.0)])
 
 
 @pytest.mark.parametrize(
     ("trace", "says"),
     [
-        (Trace.from_records([run_record(4)]), "no cycles"),
+        (Trace([run_record(4)]), "no cycles"),
         (simulate([Spec("only", 5, 1, 1)]), "1 rows of 9 tokens"),
-        (Trace.from_records(figure1(1).records[:7]), "Cycle 0"),
+        (Trace(figure1(1).records[:7]), "Cycle 0"),
         (refused_only(), "all 2 requests were rejected"),
         (simulate([Spec("長い名前" * 30, 5, 2, 2), Spec("</script><b>", 4, 2, 2)]), "</script><b>"),
     ],

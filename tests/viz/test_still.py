@@ -38,7 +38,7 @@ def test_a_suffix_and_rows_that_wait(suffix: int | str) -> None:
 
 
 def test_odd_traces() -> None:
-    assert "no cycles" in frame_svg(Trace.from_records([run_record(4)]))
+    assert "no cycles" in frame_svg(Trace([run_record(4)]))
     _, texts = parts(frame_svg(simulate([Spec("<b>&\"'", 5, 1, 1)])))
     assert any("<b>" in t for t in texts)
     assert len(frame_svg(simulate([Spec(f"r{i}", 20 + i, 5, 1 + i % 5) for i in range(300)]), 2)) < 200_000
@@ -65,4 +65,4 @@ def test_the_players_traits() -> None:
     assert player.data == encode(figure1(1)).data
     state = player.get_state()
     assert {"data", "spec", "meta", "colours", "cycle", "playing", "speed", "selected", "_esm", "_css"} <= set(state)
-    assert BatchPlayer(Trace.from_records([])).cycle == 0
+    assert BatchPlayer(Trace([])).cycle == 0
