@@ -50,7 +50,7 @@ def run(
     head: Annotated[str | None, option("Logits of the block or of the full width.")] = None,
     compaction: Annotated[bool | None, option("Finished rows leave the active tensor.")] = None,
     max_new_tokens: Annotated[
-        int | None, option("Limit of requests that state none (80) and of a benchmark's (as in the paper).")
+        int | None, option("Limit in tokens of requests that state none (80), of tasks and benchmarks (their own).")
     ] = None,
     device: Annotated[str | None, option("cpu, cuda, …")] = None,
     dtype: Annotated[str | None, option("float32, float64, bfloat16, float16.")] = None,
@@ -93,7 +93,7 @@ def run(
     elif lengths is not None:
         workload = Workload.from_trace(read_lengths(lengths).first(number), seed=seed)
     else:
-        workload = Workload.tasks(tasks or "arithmetic", n=number, seed=seed)
+        workload = Workload.tasks(tasks or "arithmetic", n=number, seed=seed, max_new_tokens=max_new_tokens)
     if arrivals is not None:
         workload = workload.arriving(arrivals, seed)
     engine = Engine(

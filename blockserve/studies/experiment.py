@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from blockserve.core import ConfigError, check_choice, check_int
+from blockserve.core import ConfigError, DecodeConfig, check_choice, check_int
+from blockserve.geometry import largest_width, num_blocks
 from blockserve.presets import PRESETS
 from blockserve.simulation.benchmarks import benchmark_profile
 from blockserve.simulation.catalogue import CALIBRATED, roofline
@@ -23,6 +24,7 @@ from blockserve.tracing.metrics import summarize
 from blockserve.workload.arrivals import Poisson
 from blockserve.workload.lengths import Lengths
 from blockserve.workload.sources import Workload
+from blockserve.workload.tasks import resolve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +56,7 @@ def bound_of(preset: str, slots: int, token_budget: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class RealBench:
-    """A model that runs: seconds are measured. ``limit``: new tokens at most, ``None`` for the engine's default."""
+    """A model that runs: seconds are measured. ``limit``: new tokens at most, ``None`` for each task's own."""
 
     model: DiffusionModel
     tasks: str
@@ -69,12 +71,19 @@ class RealBench:
         workload = self.workload(seed)
         if arm.rate is not None:
             workload = workload.arriving(Poisson(arm.rate), seed)
-        limit = {} if self.limit is None else {"max_new_tokens": self.limit}
         clock = "wall" if arm.rate is None else "virtual"
-        return Engine(self.model, arm.preset, seed=seed, clock=clock, **limit, **arm.options).run(workload).trace
+        return Engine(self.model, arm.preset, seed=seed, clock=clock, **arm.options).run(workload).trace
 
     def workload(self, seed: int) -> Workload:
-        return Workload.tasks(self.tasks, n=self.n, seed=seed)
+        return Workload.tasks(self.tasks, n=self.n, seed=seed, max_new_tokens=self.limit)
+
+    def widest(self, seed: int) -> int:
+        """p + K·L of the widest request drawn by ``seed``, at the default block length, in tokens."""
+        length, encode = DecodeConfig().block_length, self.model.tokenizer.encode
+        return max(
+            largest_width(len(encode(r.prompt)), num_blocks(r.max_new_tokens, length), length)
+            for r in self.workload(seed)
+        )
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,12 @@ class SimulatedBench:
             *columns, self.limit, block_length=block_length, steps=steps, seed=seed, name=self.lengths.name
         )
 
+    def widest(self, seed: int) -> int:
+        """p + K·L of the widest request drawn by ``seed``, at the default block length, in tokens."""
+        profile = self.profile(seed)
+        length = profile.block_length
+        return largest_width(int(profile.prompt_tokens.max()), num_blocks(self.limit, length), length)
+
     def _arrivals(self, rate: float, seed: int) -> Any:
         return Poisson(rate).times(self.n, seed) if self.lengths is None else self.lengths.at_rate(rate).arrival
 
@@ -128,7 +143,7 @@ def open_bench(
     lengths: Lengths | None = None,
 ) -> Bench:
     """The bench that ``engine`` names. ``real``: (model, task families); ``simulated``: (model shape, benchmark);
-    ``n`` requests of at most ``limit`` new tokens (default: the engine's, or 256 in simulation); ``device``: of the
+    ``n`` requests of at most ``limit`` new tokens (default: each task's own, or 256 in simulation); ``device``: of the
     model. Raises `ConfigError` for a length trace on the real bench."""
     check_choice("engine", engine, ENGINES)
     check_int("n", n, 1)
@@ -142,6 +157,39 @@ def open_bench(
     return RealBench(load_model(real[0], device=device), real[1], n, limit)
 
 
+def open_benches(
+    engine: str,
+    *,
+    checkpoints: Sequence[str],
+    tasks: Sequence[str],
+    models: Sequence[str],
+    benchmarks: Sequence[str],
+    n: int,
+    device: str | None = None,
+) -> dict[tuple[str, str], Bench]:
+    """(model, workload) → bench: every checkpoint with every task family, or every model shape with every benchmark.
+
+    Each has the limit that its answers are made for: the family's own; 256 tokens, MATH 512, as in the paper.
+    """
+    check_choice("engine", engine, ENGINES)
+    check_int("n", n, 1)
+    named = {
+        "real": {"checkpoints": checkpoints, "tasks": tasks},
+        "simulated": {"models": models, "benchmarks": benchmarks},
+    }
+    for name, values in named[engine].items():
+        if not values:
+            raise ConfigError(f"{name} is empty; engine={engine!r} needs at least one")
+    if engine == "simulated":
+        limits = {benchmark: 512 if benchmark == "math" else 256 for benchmark in benchmarks}
+        return {(m, b): SimulatedBench(m, b, n, limit) for m in models for b, limit in limits.items()}
+    from blockserve.checkpoints import load_model
+
+    families = resolve(tasks)
+    loaded = {name: load_model(name, device=device) for name in checkpoints}
+    return {(name, f.name): RealBench(model, f.name, n) for name, model in loaded.items() for f in families}
+
+
 def refuse_engine(engine: str, only: str, why: str) -> None:
     """Raise in one line if ``engine`` is not the ``only`` one that means something here."""
     check_choice("engine", engine, ENGINES)
@@ -151,20 +199,25 @@ def refuse_engine(engine: str, only: str, why: str) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """What `measure` found. ``traces``: of the first seed; ``speeds``: valid tokens/s of every repeat."""
+    """What `measure` found. ``traces``: of the first seed; ``repeats``: headline numbers of every repeat."""
 
     traces: Mapping[Any, Trace]
-    speeds: Mapping[Any, Sequence[float]]
+    repeats: Mapping[Any, Sequence[Mapping[str, Any]]]
     simulated: bool
 
-    def ratio(self, reference: Hashable, key: Hashable) -> Interval:
-        """How many times as fast as ``reference``: repeat by repeat, for both saw the same requests and machine."""
-        return interval([b / a for a, b in zip(self.speeds[reference], self.speeds[key], strict=True)])
+    def values(self, key: Hashable, name: str) -> list[Any]:
+        """A headline number (a key of `summarize`) of every repeat."""
+        return [numbers[name] for numbers in self.repeats[key]]
+
+    def ratio(self, reference: Hashable, key: Hashable, name: str = "tokens_per_s") -> Interval:
+        """How many times as fast as ``reference``, or the ratio of another headline number: repeat by repeat, for both
+        saw the same requests and machine."""
+        return interval([b / a for a, b in zip(self.values(reference, name), self.values(key, name), strict=True)])
 
     @cached_property
-    def summaries(self) -> dict[Any, dict[str, Any]]:
+    def summaries(self) -> dict[Any, Mapping[str, Any]]:
         """Headline numbers of the first seed's runs."""
-        return {key: summarize(trace) for key, trace in self.traces.items()}
+        return {key: numbers[0] for key, numbers in self.repeats.items()}
 
     def work(self, key: Hashable) -> int:
         """Row-tokens of the first seed's run."""
@@ -182,13 +235,13 @@ def measure(bench: Bench, arms: Mapping[Any, Arm], *, repeats: int = 3, seed: in
         for arm in arms.values():
             small.run(arm, seed)
     traces: dict[Any, Trace] = {}
-    speeds: dict[Any, list[float]] = {key: [] for key in arms}
+    numbers: dict[Any, list[dict[str, Any]]] = {key: [] for key in arms}
     for repeat in range(repeats):
         for key, arm in arms.items():
             trace = bench.run(arm, seed + repeat)
             traces.setdefault(key, trace)
-            speeds[key].append(summarize(trace)["tokens_per_s"])
-    return Measured(traces, speeds, bench.simulated)
+            numbers[key].append(summarize(trace))
+    return Measured(traces, numbers, bench.simulated)
 
 
 def label(key: Any) -> str:

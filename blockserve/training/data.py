@@ -8,8 +8,10 @@ the answer, padded with end tokens to whole blocks. There are two kinds of rows:
   pass of the block alone, partly masked, against the keys and values of the refresh pass. The model so learns
   with the stale cache it will be decoded with. Both passes give a loss.
 * *free* rows have masks anywhere in the answer up to the active block, in one pass: several times the signal.
-  From a step of the recipe on, some of them hide tokens by kind, every occurrence at once: a number that stands
-  twice, as the result of one step and the start of the next, can then not be copied and must be worked out.
+  Some of them hide tokens by kind, every occurrence at once: a number that stands twice, as the result of one step
+  and the start of the next, can then not be copied and must be worked out.
+
+Under Dream's shifted prediction the reuse pass always shows the block's first token, as step 0 has committed it.
 
 A batch is a pure function of (recipe, step): a resumed run sees what an uninterrupted one would have seen.
 """
@@ -85,13 +87,14 @@ class RowSource:
         self.recipe, self.tokenizer, self.split = recipe, tokenizer, split
         self.eos, self.mask = tokenizer.token_to_id(EOS), tokenizer.token_to_id(MASK)
         self.families = [TASKS[name] for name in recipe.tasks]
+        self.shifted = recipe.model_config().shifted
 
     def batch(self, step: int) -> list[MicroBatch]:
         """The micro-batches of training step ``step``."""
         r = self.recipe
         rng = np.random.default_rng([r.seed, step, int(self.split == "test")])
         free = round(r.batch_rows * r.free_share)
-        by_kind = round(free * r.by_kind_share) if step >= r.by_kind_from else 0
+        by_kind = round(free * r.by_kind_share)
         rows = [self.free_row(rng, by_kind=i < by_kind) for i in range(free)]
         length = self._block_length(rng)  # one block length an engine, so one for all rows of a reuse pass
         cycle = [self.cycle_row(rng, length) for _ in range(r.batch_rows - free)]
@@ -120,18 +123,21 @@ class RowSource:
         shown = np.where(np.arange(len(truth)) >= start, self.mask, truth)
         loss_at = np.zeros(len(truth), bool)
         loss_at[start : start + length] = True
-        block_shown = np.where(self._some(rng, length), self.mask, truth[start : start + length])
+        first = int(self.shifted)
+        masked = np.concatenate([np.zeros(first, bool), self._some(rng, length - first)])
+        block_shown = np.where(masked, self.mask, truth[start : start + length])
         return Row(shown, truth, start, length, loss_at, block_shown)
 
     def _draw(self, rng: np.random.Generator, length: int, late: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """A problem as prompt ids, canvas ids [K * L] and the index of its active block."""
-        family = self.families[int(rng.integers(len(self.families)))]
+        family = self.families[int(rng.choice(len(self.families), p=self.recipe.task_odds))]
         problem = next(stream(family, rng, self.split))
         prompt = np.array(self.tokenizer.encode(problem.prompt).ids, dtype=np.int64)
         answer = self.tokenizer.encode(problem.answer).ids
-        if len(answer) > self.recipe.limit:
-            raise InvalidRequestError(f"an answer has {len(answer)} tokens, more than the limit {self.recipe.limit}")
-        blocks = num_blocks(self.recipe.limit, length)
+        limit = family.max_new_tokens
+        if len(answer) > limit:
+            raise InvalidRequestError(f"an answer of {family.name} has {len(answer)} tokens, more than its {limit}")
+        blocks = num_blocks(limit, length)
         canvas = np.full(blocks * length, self.eos, dtype=np.int64)
         canvas[: len(answer)] = answer
         used = min(blocks, num_blocks(len(answer) + 1, length))  # up to the block that holds the end token

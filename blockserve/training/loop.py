@@ -64,11 +64,12 @@ def masked_logits(model: BidirectionalTransformer, batch: MicroBatch) -> list[tu
     """(logits [n, vocabulary], targets [n], weights [n]) at the masked positions of each pass of ``batch``."""
     reuse = batch.reuse
     cache = None if reuse is None else CycleCache(reuse.columns)
+    shift = int(model.config.shifted)  # the first column is never masked, so what `roll` brings round has no weight
     passes = [(model(batch.ids, batch.positions, batch.visible, cache), batch.targets, batch.weight)]
     if reuse is not None:
         at = batch.positions.gather(1, reuse.columns)
         passes.append((model(reuse.ids, at, batch.visible, cache), reuse.targets, reuse.weight))
-    return [(model.head(hidden[w > 0]), targets[w > 0], w[w > 0]) for hidden, targets, w in passes]
+    return [(model.head(hidden.roll(shift, 1)[w > 0]), targets[w > 0], w[w > 0]) for hidden, targets, w in passes]
 
 
 def initial_model(recipe: Recipe) -> BidirectionalTransformer:
@@ -84,7 +85,7 @@ def initial_model(recipe: Recipe) -> BidirectionalTransformer:
             residual = name.endswith(("o_proj.weight", "down_proj.weight"))
             nn.init.normal_(weight, std=std / depth if residual else std, generator=generator)
         else:
-            nn.init.ones_(weight)
+            nn.init.constant_(weight, 0.0 if name.endswith("bias") else 1.0)
     return model
 
 

@@ -15,9 +15,9 @@ from blockserve.workload.tasks import TASKS
 class Recipe:
     """Shape of the model, what it learns from, and how.
 
-    Lengths are in tokens. ``limit``: the canvas an answer is shown in. ``free_share`` of a batch's rows have
-    masks anywhere in the answer so far, the others follow the engine's block cycle (see `training.data`).
-    From step ``by_kind_from`` on, ``by_kind_share`` of these hide every occurrence of a token at once.
+    ``task_odds``: how often a row is of each task. ``architecture`` ``dream`` has biases on q, k and v, and predicts
+    shifted by one. ``free_share`` of a batch's rows have masks anywhere in the answer so far, the others follow the
+    engine's block cycle (see `training.data`); ``by_kind_share`` of the free ones hide every occurrence of a token.
     ``suffix_odds``: how often a row shows no, one, or every remaining masked block after the active one.
     ``head_scale`` multiplies the head's weights on export: below 1 it leaves every most likely token as it is and
     spreads the confidences, so that under a threshold a block takes more steps, as blocks of large models do.
@@ -26,10 +26,11 @@ class Recipe:
 
     name: str
     tasks: tuple[str, ...]
-    architecture: Literal["llada"] = "llada"
+    task_odds: tuple[float, ...]
+    architecture: Literal["llada", "dream"] = "llada"
     seed: int = 0
     # model
-    vocab_size: int = 640
+    vocab_size: int = 1024
     hidden_size: int = 128
     num_layers: int = 4
     num_heads: int = 4
@@ -42,37 +43,36 @@ class Recipe:
     block_lengths: tuple[int, ...] = (8, 16, 32)
     block_odds: tuple[float, ...] = (0.25, 0.5, 0.25)
     suffix_odds: tuple[float, float, float] = (0.7, 0.15, 0.15)
-    limit: int = 80
     free_share: float = 0.6
     fully_masked: float = 0.1
     after_end: float = 0.05
-    by_kind_from: int = 4072
-    by_kind_share: float = 0.6
+    by_kind_share: float = 0.5
     # optimisation
-    steps: int = 10_000
+    steps: int = 11_000
     batch_rows: int = 32
     micro_rows: int = 8
     learning_rate: float = 2e-3
     warmup_steps: int = 150
     weight_decay: float = 0.02
     clip_norm: float = 1.0
-    tokenizer_problems: int = 4000
+    tokenizer_problems: int = 10_000
     # export
     head_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        check_choice("architecture", self.architecture, ("llada",))
+        check_choice("architecture", self.architecture, ("llada", "dream"))
         for task in self.tasks:
             if task not in TASKS:
                 raise unknown_name("task", task, TASKS)
-        for name in ("steps", "batch_rows", "micro_rows", "limit", "tokenizer_problems"):
+        for name in ("steps", "batch_rows", "micro_rows", "tokenizer_problems"):
             check_int(name, getattr(self, name), 1)
         for name in ("learning_rate", "head_scale"):
             check_number(name, getattr(self, name), 0.0, open_low=True)
         for name in ("free_share", "fully_masked", "after_end", "by_kind_share"):
             check_number(name, getattr(self, name), 0.0, 1.0)
-        if len(self.block_lengths) != len(self.block_odds):
-            raise ConfigError(f"block_lengths and block_odds differ in length: {self.block_lengths}, {self.block_odds}")
+        for of, odds in (("tasks", "task_odds"), ("block_lengths", "block_odds")):
+            if len(getattr(self, of)) != len(getattr(self, odds)):
+                raise ConfigError(f"{of} and {odds} differ in length: {getattr(self, of)}, {getattr(self, odds)}")
 
     def model_config(self) -> ModelConfig:
         """The shape as the engine's model takes it."""
@@ -87,6 +87,8 @@ class Recipe:
             rope_theta=self.rope_theta,
             rms_norm_eps=self.rms_norm_eps,
             max_positions=self.max_positions,
+            qkv_bias=self.architecture == "dream",
+            shifted=self.architecture == "dream",
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,8 +96,15 @@ class Recipe:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(self).items()}
 
 
+FAMILIES = ("arithmetic", "code", "program", "algebra", "facts")
+ODDS = (0.28, 0.13, 0.16, 0.28, 0.15)
+
 RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe for recipe in (Recipe(name="tiny-llada", tasks=("arithmetic",), head_scale=0.4),)
+    recipe.name: recipe
+    for recipe in (
+        Recipe(name="tiny-llada", tasks=FAMILIES, task_odds=ODDS, head_scale=0.4),
+        Recipe(name="tiny-dream", tasks=FAMILIES, task_odds=ODDS, head_scale=0.4, architecture="dream", num_kv_heads=2),
+    )
 }
 
 

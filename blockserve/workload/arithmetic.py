@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from blockserve.workload.problems import Grade, Problem, TaskFamily
+from blockserve.workload.problems import Grade, Problem, TaskFamily, pick
 
 MAX_STEPS = 6
 MAX_TOTAL = 30
@@ -100,14 +100,14 @@ class Event:
 def generate(rng: np.random.Generator) -> Problem:
     """Draw a story of 1 to 6 events (all equally likely), its wording and its worked answer."""
     start, signed = _draw_numbers(rng, int(rng.integers(1, MAX_STEPS + 1)))
-    scene = _pick(rng, SCENES)
-    name, pronoun = _pick(rng, scene.subjects)
-    things = _pick(rng, scene.things)
+    scene = pick(rng, SCENES)
+    name, pronoun = pick(rng, scene.subjects)
+    things = pick(rng, scene.things)
     events = tuple(
-        Event(_pick(rng, scene.adds if amount > 0 else scene.takes), "+" if amount > 0 else "-", abs(amount))
+        Event(pick(rng, scene.adds if amount > 0 else scene.takes), "+" if amount > 0 else "-", abs(amount))
         for amount in signed
     )
-    tell = _pick(rng, (_tell_tersely, _tell_plainly, _tell_at_length))
+    tell = pick(rng, (_tell_tersely, _tell_plainly, _tell_at_length))
     prompt = tell(rng, name, pronoun, start, things, events)
     equations, result = work_out(start, events)
     lines = (f" {name} {e.verb} {e.amount} {things}: {q}." for e, q in zip(events, equations, strict=True))
@@ -155,24 +155,20 @@ def _tell_plainly(rng, name, pronoun, start, things, events) -> str:
 
 def _tell_at_length(rng, name, pronoun, start, things, events) -> str:
     """Sentences with where and when, as people tell them."""
-    opening = _pick(rng, OPENINGS).format(name=name, start=start, things=things)
+    opening = pick(rng, OPENINGS).format(name=name, start=start, things=things)
     told = []
     for e in events:
-        filler, who = _pick(rng, FILLERS), _pick(rng, (name, pronoun)).replace("The", "the")
+        filler, who = pick(rng, FILLERS), pick(rng, (name, pronoun)).replace("The", "the")
         told.append(f"{filler} {who} {e.verb} {e.amount}{_object(rng, e, things)}.")
     return f"{opening}. {' '.join(told)} {_question(rng, name, pronoun, things)}"
 
 
 def _object(rng: np.random.Generator, event: Event, things: str) -> str:
-    return _pick(rng, ("", f" {things}", " more" if event.sign == "+" else f" of the {things}"))
+    return pick(rng, ("", f" {things}", " more" if event.sign == "+" else f" of the {things}"))
 
 
 def _question(rng: np.random.Generator, name: str, pronoun: str, things: str) -> str:
-    return _pick(rng, QUESTIONS).format(things=things, subject=_pick(rng, (name.replace("The", "the"), pronoun)))
-
-
-def _pick(rng: np.random.Generator, options):
-    return options[int(rng.integers(len(options)))]
+    return pick(rng, QUESTIONS).format(things=things, subject=pick(rng, (name.replace("The", "the"), pronoun)))
 
 
 STEP = re.compile(r"(\d+) ([+-]) (\d+) = (\d+)")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from blockserve.core import check_choice, check_int
 
+T = TypeVar("T")
 Split = Literal["train", "test"]
 SPLITS: tuple[str, ...] = ("train", "test")
 TEST_SHARE = 10  # one core in ten is kept for testing
@@ -86,3 +87,8 @@ def problems(family: TaskFamily, n: int, seed: int, split: Split = "test") -> tu
     check_int("seed", seed, 0)
     rng = np.random.default_rng([seed, *family.name.encode()])
     return tuple(islice(stream(family, rng, split), n))
+
+
+def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
+    """One of ``options``, all equally likely."""
+    return options[int(rng.integers(len(options)))]

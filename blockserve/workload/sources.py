@@ -55,6 +55,7 @@ class Workload:
         """``n`` problems of each task family; ``names`` is ``"arithmetic"``, ``"a,b"``, ``"all"`` or a sequence.
 
         The same arguments give the same workload on every machine, and a larger ``n`` only adds to each family.
+        Limits are each family's own unless ``max_new_tokens`` is given.
         Tags hold ``task``, ``reference`` (the worked answer) and ``grading`` (what the grader needs). Raises
         `UnknownNameError` for an unknown family or split, `ConfigError` for a bad ``n`` or ``seed``.
         """
@@ -63,7 +64,7 @@ class Workload:
             Request(
                 id=f"{family.name}-{i:04d}",
                 prompt=problem.prompt,
-                max_new_tokens=max_new_tokens,
+                max_new_tokens=family.max_new_tokens if max_new_tokens is None else max_new_tokens,
                 seed=_request_seed(family, seed, i),
                 tags={"task": family.name, "reference": problem.answer, "grading": dict(problem.data)},
             )

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blockserve.core import ConfigError, unknown_name
+from blockserve.workload.algebra import ALGEBRA
 from blockserve.workload.arithmetic import ARITHMETIC
+from blockserve.workload.code import CODE
+from blockserve.workload.facts import FACTS_FAMILY
 from blockserve.workload.problems import Grade, Problem, TaskFamily, problems, split_of, stream
+from blockserve.workload.program import PROGRAM
 
 __all__ = ["TASKS", "Grade", "Problem", "TaskFamily", "problems", "register_task", "resolve", "split_of", "stream"]
 
@@ -35,4 +39,5 @@ def resolve(names: str | Sequence[str]) -> tuple[TaskFamily, ...]:
     return tuple(TASKS[name] for name in dict.fromkeys(listed))
 
 
-register_task(ARITHMETIC)
+for family in (ARITHMETIC, CODE, PROGRAM, ALGEBRA, FACTS_FAMILY):
+    register_task(family)

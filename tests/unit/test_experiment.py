@@ -43,7 +43,7 @@ def test_arms_alternate_and_every_repeat_has_its_own_requests(bench, monkeypatch
     assert ran == [("static", 5), ("block-fifo", 5), ("static", 6), ("block-fifo", 6)]
     digests = {trace.run.workload["digest"] for trace in found.traces.values()}
     assert len(digests) == 1 and found.traces["a"].run.seed == 5
-    pairs = zip(found.speeds["a"], found.speeds["b"], strict=True)
+    pairs = zip(found.values("a", "tokens_per_s"), found.values("b", "tokens_per_s"), strict=True)
     assert found.ratio("a", "b") == interval([b / a for a, b in pairs])
     assert found.work("a") > found.work("b")
 

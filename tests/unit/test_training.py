@@ -31,10 +31,10 @@ SMALL = replace(
     num_heads=2,
     num_kv_heads=2,
     intermediate_size=24,
-    vocab_size=420,
-    limit=160,  # so few merges make long answers
-    tokenizer_problems=300,
-    by_kind_from=6,
+    vocab_size=640,
+    tasks=("arithmetic",),
+    task_odds=(1.0,),
+    tokenizer_problems=3000,
     head_scale=1.0,
     steps=12,
     warmup_steps=3,
@@ -46,7 +46,7 @@ SMALL = replace(
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     texts = [p.prompt + p.answer for p in problems(TASKS["arithmetic"], 4000, 0, "train")]
-    return build_tokenizer(texts, get_recipe("tiny-llada").vocab_size)
+    return build_tokenizer(texts, SMALL.vocab_size)
 
 
 # ------------------------------------------------------------------------------------------- rows
@@ -54,7 +54,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def source(tokenizer) -> RowSource:
-    return RowSource(replace(get_recipe("tiny-llada"), batch_rows=40, suffix_odds=(0.4, 0.3, 0.3)), tokenizer)
+    return RowSource(replace(SMALL, batch_rows=40, micro_rows=8, suffix_odds=(0.4, 0.3, 0.3)), tokenizer)
 
 
 def prompt_tokens(source: RowSource, truth: np.ndarray) -> int:
@@ -77,7 +77,7 @@ def check_truth(source: RowSource, row) -> tuple[int, int, int]:
         steps = re.findall(r"([+-] \d+) = ", answer)
         start = re.search(r"\d+", source.tokenizer.decode(row.truth[:p].tolist())).group()
         assert split_of("arithmetic", start + "".join(steps).replace(" ", "")) == "train"
-    blocks = num_blocks(source.recipe.limit, length)
+    blocks = num_blocks(TASKS["arithmetic"].max_new_tokens, length)
     assert suffix in {0, min(1, blocks - 1 - block), blocks - 1 - block}
     return p, block, suffix
 
@@ -129,6 +129,35 @@ def test_rows_masked_by_kind_show_no_token_that_they_hide(source):
     assert repeated > 50
 
 
+def test_rows_of_a_shifted_model_show_the_first_token_that_step_0_commits(source):
+    """And the loss at a position is of the logits one column before it, in both passes."""
+    dream = replace(SMALL, architecture="dream", num_kv_heads=1)
+    shifted = RowSource(dream, source.tokenizer)
+    rng = np.random.default_rng(5)
+    rows = [shifted.cycle_row(rng, 8) for _ in range(20)]
+    for row in rows:
+        assert row.block_shown[0] == row.truth[row.start]
+        assert (row.block_shown == source.mask).any()
+    model = initial_model(dream).double()
+    assert model.config.shifted and model.config.qkv_bias
+    batch = shifted.collate(rows[:1], 1.0)
+    (refresh, targets, _), (reuse, reuse_targets, _) = masked_logits(model, batch)
+    hidden = model(batch.ids, batch.positions, batch.visible, None)
+    at = batch.weight[0].nonzero().flatten()
+    torch.testing.assert_close(refresh, model.head(hidden[0, at - 1]))
+    assert targets.tolist() == batch.targets[0, at].tolist()
+    masked = (rows[0].block_shown == source.mask).nonzero()[0]
+    assert len(reuse) == len(masked) and reuse_targets.tolist() == rows[0].truth[rows[0].start + masked].tolist()
+
+
+def test_rows_are_of_each_task_as_often_as_the_recipe_says(source):
+    families = ("arithmetic", "algebra")
+    both = RowSource(replace(SMALL, tasks=families, task_odds=(0.25, 0.75)), source.tokenizer)
+    rng = np.random.default_rng(6)
+    texts = [source.tokenizer.decode(both.free_row(rng).truth.tolist()) for _ in range(400)]
+    assert 0.18 < np.mean(["How many" in text or "total" in text for text in texts]) < 0.32
+
+
 def test_batches_are_laid_out_as_the_engine_lays_out_a_plan(source):
     """Against the engine's own layout of a plan with the same prompts, blocks and suffixes."""
     rng = np.random.default_rng(2)
@@ -161,7 +190,7 @@ def test_batch_weights_sum_to_one_and_are_even_by_row(source):
 
 def test_the_reuse_pass_sees_the_stale_keys_of_the_refresh_pass(source):
     """Padding changes nothing, and keys kept from the refresh pass are not those of one pass over the filled row."""
-    model = initial_model(replace(SMALL, vocab_size=source.recipe.vocab_size)).double()
+    model = initial_model(SMALL).double()
     rng = np.random.default_rng(3)
     rows = [source.cycle_row(rng, 8) for _ in range(5)]
     (refresh, _, _), (reuse, _, _) = masked_logits(model, source.collate(rows, 1.0))
@@ -185,9 +214,6 @@ def test_batches_are_a_function_of_recipe_and_step(source):
 
     other = RowSource(replace(source.recipe, seed=1), source.tokenizer)
     assert same(source.batch(7), source.batch(7))
-    turn = source.recipe.by_kind_from
-    never = RowSource(replace(source.recipe, by_kind_from=turn + 1), source.tokenizer)
-    assert same(source.batch(turn - 1), never.batch(turn - 1)) and not same(source.batch(turn), never.batch(turn))
     assert not same(source.batch(7), source.batch(8)) and not same(source.batch(7), other.batch(7))
 
 
@@ -283,12 +309,15 @@ def test_the_learning_rate_warms_up_and_falls_to_zero():
 
 
 def test_recipes_are_checked():
-    assert get_recipe("tiny-llada").name == "tiny-llada"
-    assert 0.9e6 < sum(p.numel() for p in initial_model(get_recipe("tiny-llada")).parameters()) < 1.2e6
+    for name, recipe in RECIPES.items():
+        assert get_recipe(name) is recipe and recipe.name == name and recipe.tasks == tuple(TASKS)
+        assert sum(recipe.task_odds) == pytest.approx(1)
+        assert 1e6 < sum(p.numel() for p in initial_model(recipe).parameters()) < 1.2e6
     with pytest.raises(UnknownNameError, match=r"unknown recipe 'tiny-lada'\. Did you mean 'tiny-llada'"):
         get_recipe("tiny-lada")
     with pytest.raises(UnknownNameError, match="unknown task 'sums'"):
-        Recipe(name="x", tasks=("sums",))
-    for change in ({"steps": 0}, {"learning_rate": 0.0}, {"free_share": 1.5}, {"block_odds": (1.0,)}):
+        Recipe(name="x", tasks=("sums",), task_odds=(1.0,))
+    bad = ({"steps": 0}, {"learning_rate": 0.0}, {"free_share": 1.5}, {"block_odds": (1.0,)}, {"task_odds": ()})
+    for change in bad:
         with pytest.raises(ConfigError, match=next(iter(change))):
             replace(SMALL, **change)

@@ -25,7 +25,8 @@ def test_tasks_become_requests():
         assert json.loads(json.dumps(request.tags)) == request.tags
         assert workload.grade(request.id, request.tags["reference"]).correct
     assert len({r.seed for r in workload}) == 12
-    assert Workload.tasks().requests[0].max_new_tokens is None
+    limits = {r.tags["task"]: r.max_new_tokens for r in Workload.tasks("all", n=1)}
+    assert limits == {"arithmetic": 80, "code": 96, "program": 96, "algebra": 160, "facts": 16}
 
 
 def test_problems_are_unseen_ones_unless_asked_otherwise():
@@ -37,7 +38,7 @@ def test_problems_are_unseen_ones_unless_asked_otherwise():
 
 
 def test_the_same_arguments_give_the_same_workload():
-    assert Workload.tasks(n=16, seed=1) == Workload.tasks("all", n=16, seed=1)
+    assert Workload.tasks(n=16, seed=1) == Workload.tasks("arithmetic", n=16, seed=1)
     assert Workload.tasks(n=64).requests[:16] == Workload.tasks(n=16).requests
     assert Workload.tasks(n=16, seed=1).digest() != Workload.tasks(n=16, seed=2).digest()
 

@@ -1,0 +1,123 @@
+"""Questions about facts that the prompt gives: short answers of one block.
+
+Two to five facts, several of one kind, then a question about one of them, from either side. One question in eight is
+about something that no fact tells, and the only right answer says so::
+
+    Tom lives in Rome. Ana is a cook. Ana lives in Oslo. Where does Ana live?
+     Ana lives in Oslo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from blockserve.workload.problems import Grade, Problem, TaskFamily, pick
+
+FACTS = (2, 5)  # fewest and most
+UNTOLD_SHARE = 1 / 8
+UNTOLD = "The facts do not say."
+NAMES = ("Mia", "Ana", "Zoe", "Lena", "Ruth", "Nora", "Ida", "Eva", "Tom", "Ben", "Max", "Leo", "Sam", "Paul", "Omar")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A kind of fact: how it is told, how it is asked for, both with ``{name}`` and ``{value}``, and its values.
+
+    ``about_name`` asks for the value, ``about_value`` for the name.
+    """
+
+    told: str
+    about_name: str
+    about_value: str
+    values: tuple[str, ...]
+
+
+RELATIONS = (
+    Relation(
+        "{name} lives in {value}.",
+        "Where does {name} live?",
+        "Who lives in {value}?",
+        ("Rome", "Oslo", "Paris", "Cairo", "Lima", "Delhi", "Tokyo", "Bern", "Kyoto", "Quito", "Dublin", "Vienna"),
+    ),
+    Relation(
+        "{name} is a {value}.",
+        "What is {name}'s job?",
+        "Who is a {value}?",
+        ("cook", "doctor", "farmer", "teacher", "baker", "pilot", "singer", "painter", "nurse", "judge", "sailor"),
+    ),
+    Relation(
+        "{name} likes {value}.",
+        "What does {name} like?",
+        "Who likes {value}?",
+        ("tea", "bread", "rice", "soup", "cheese", "honey", "fish", "salad", "pasta", "juice", "milk", "cocoa"),
+    ),
+    Relation(
+        "{name} has a {value}.",
+        "Which animal does {name} have?",
+        "Who has a {value}?",
+        ("cat", "dog", "horse", "goat", "rabbit", "parrot", "sheep", "duck", "hamster", "turtle", "donkey", "mouse"),
+    ),
+    Relation(
+        "{name} was born in {value}.",
+        "When was {name} born?",
+        "Who was born in {value}?",
+        ("January", "March", "April", "May", "June", "July", "August", "October", "November", "December"),
+    ),
+    Relation(
+        "{name} speaks {value}.",
+        "Which language does {name} speak?",
+        "Who speaks {value}?",
+        ("French", "Arabic", "Hindi", "Greek", "Polish", "Danish", "Korean", "Swahili", "Turkish", "Welsh", "Czech"),
+    ),
+)
+LEADS = ("", "Facts: ", "Read this. ", "Here is what we know. ", "Some facts first. ")
+ASKS = ("{question}", "Question: {question}", "Now tell me: {question}", "{question} Answer from the facts.")
+
+
+def generate(rng: np.random.Generator) -> Problem:
+    """Draw facts of one to three kinds in which every name and value occurs once a kind, and a question."""
+    asked = pick(rng, RELATIONS)
+    count = int(rng.integers(FACTS[0], FACTS[1] + 1))
+    kinds = [asked] + [asked if rng.random() < 0.5 else pick(rng, RELATIONS) for _ in range(count - 1)]
+    names, values = _draw_without_repeats(rng, kinds)
+    told = [k.told.format(name=n, value=v) for k, n, v in zip(kinds, names, values, strict=True)]
+    by_name = bool(rng.random() < 0.6)
+    question = (asked.about_name if by_name else asked.about_value).format(name=names[0], value=values[0])
+    answer = told[0]
+    if rng.random() < UNTOLD_SHARE:
+        answer, told = UNTOLD, told[1:]  # the fact asked for is left out
+    rng.shuffle(told)
+    prompt = f"{pick(rng, LEADS)}{' '.join(told)} {pick(rng, ASKS).format(question=question)}"
+    return Problem(f"{' '.join(sorted(told))} {question}", prompt, f" {answer}", {"answer": answer})
+
+
+def _draw_without_repeats(rng: np.random.Generator, kinds: list[Relation]) -> tuple[list[str], list[str]]:
+    """A name and a value for each fact; within a kind no name and no value comes twice, so that answers are unique."""
+    names: list[str] = []
+    values: list[str] = []
+    for i, kind in enumerate(kinds):
+        before = [j for j in range(i) if kinds[j] is kind]
+        names.append(pick(rng, [n for n in NAMES if all(names[j] != n for j in before)]))
+        values.append(pick(rng, [v for v in kind.values if all(values[j] != v for j in before)]))
+    return names, values
+
+
+def grade(text: str, data: Mapping[str, Any]) -> Grade:
+    """The first sentence must be the fact asked for, word for word, letter case and spaces aside."""
+    first, stop, _ = text.partition(".")
+    answer = " ".join(first.split()) + stop
+    expected = str(data["answer"])
+    return Grade(answer.casefold() == expected.casefold(), answer or None, expected)
+
+
+FACTS_FAMILY = TaskFamily(
+    name="facts",
+    about="a short answer found in the facts that the prompt gives, or that they do not say",
+    generate=generate,
+    grade=grade,
+    max_new_tokens=16,
+)
