@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import torch
+
 from blockserve.checkpoints.format import ConfigReader, Format
-from blockserve.execution.model import ModelConfig
+from blockserve.checkpoints.weights import SINGLE, save_network
+from blockserve.core import ConfigError
+from blockserve.execution.model import BidirectionalTransformer, ModelConfig
 
 # The config says 131,072 positions; the model was trained for 2,048.
 TRAINED_POSITIONS = 2048
@@ -38,6 +44,37 @@ def read_config(config: ConfigReader) -> ModelConfig:
     )
 
 
+def write_config(model: ModelConfig, *, mask_id: int, eos_id: int, pad_id: int) -> dict[str, Any]:
+    """The fields that `read_config` and the original implementation read, for saving a model in this format.
+
+    Raises `ConfigError` for a model that this format cannot say.
+    """
+    if not (model.shifted and model.qkv_bias) or model.qk_norm:
+        raise ConfigError(
+            "Dream's format holds models with shifted prediction, biases on q, k and v, and no norm on q and k; "
+            f"got shifted={model.shifted}, qkv_bias={model.qkv_bias}, qk_norm={model.qk_norm}: choose another format"
+        )
+    return {
+        "model_type": "Dream",
+        "architectures": ["DreamModel"],
+        "hidden_act": "silu",
+        "vocab_size": model.vocab_size,
+        "hidden_size": model.hidden_size,
+        "num_hidden_layers": model.num_layers,
+        "num_attention_heads": model.num_heads,
+        "num_key_value_heads": model.num_kv_heads,
+        "head_dim": model.head_dim,
+        "intermediate_size": model.intermediate_size,
+        "rope_theta": model.rope_theta,
+        "rms_norm_eps": model.rms_norm_eps,
+        "max_position_embeddings": model.max_positions,
+        "tie_word_embeddings": model.tied_head,
+        "mask_token_id": mask_id,
+        "eos_token_id": eos_id,
+        "pad_token_id": pad_id,
+    }
+
+
 DREAM = Format(
     model_types=("Dream", "dream"),
     read_config=read_config,
@@ -54,3 +91,13 @@ DREAM = Format(
     },
     keys={"embed": "model.embed_tokens", "norm": "model.norm", "lm_head": "lm_head"},
 )
+
+
+def save(
+    model: BidirectionalTransformer, folder: Path, *, mask_id: int, eos_id: int, pad_id: int, dtype: torch.dtype
+) -> None:
+    """Write ``config.json`` and ``model.safetensors`` in Dream's format (the tokenizer is the caller's)."""
+    config = write_config(model.config, mask_id=mask_id, eos_id=eos_id, pad_id=pad_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    save_network(model, folder / SINGLE, DREAM.file_key, dtype)

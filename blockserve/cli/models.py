@@ -41,13 +41,13 @@ def train(
     from dataclasses import asdict
 
     from blockserve import training
+    from blockserve.studies.quality import markdown_table
 
     chosen = training.get_recipe(recipe)
     result = training.train(chosen, out, resume=resume, max_steps=max_steps)
     folder = out / "checkpoint"
     measured = training.export(result, folder, problems=problems)
     print(f"{folder}: {result.steps:,} of {chosen.steps:,} steps, {result.minutes:.1f} minutes")
-    for m in measured:
-        print(f"  {m.task}, L {m.block_length}: {m.accuracy:.1%} right of {m.problems}")
+    print(markdown_table(measured))
     values = {"recipe": recipe, "checkpoint": str(folder), "steps": result.steps, "minutes": result.minutes}
     last_line(values | {"measured": [asdict(m) for m in measured]})

@@ -4,88 +4,45 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
-from blockserve.checkpoints import llada, load_model
-from blockserve.core import Completion
-from blockserve.engine import Engine
+from blockserve.checkpoints import dream, llada
 from blockserve.execution.model import BidirectionalTransformer
+from blockserve.studies.quality import Quality, evaluate, markdown_table
 from blockserve.training.loop import TrainResult
 from blockserve.training.tokenizer import EOS, MASK
-from blockserve.workload.sources import Workload
 
-SEED = 7  # of the measuring workload
+SAVE = {"llada": llada.save, "dream": dream.save}
+CARD_BLOCK_LENGTH = 16  # of the one accuracy that a list of models shows
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Quality of a model on unseen problems of one task at one block length (threshold 0.9, dual cache, no suffix).
+def export(result: TrainResult, folder: str | Path, *, problems: int = 200) -> tuple[Quality, ...]:
+    """Write ``result`` as a float16 checkpoint, measure it as `load_model` reads it, and write its card.
 
-    ``accuracy``: share of right final answers; ``all_steps``: share of answers with every step right;
-    ``blocks_*``: blocks an answer took; ``steps_*``: denoise steps a block took, mean and coefficient of variation.
+    The checkpoint is in the format of the recipe's architecture. ``problems``: unseen problems a task to measure on,
+    at each of the recipe's block lengths. The folder gets ``config.json``, ``model.safetensors``, ``tokenizer.json``,
+    ``recipe.json``, ``card.json`` (the figures) and ``card.md`` (for people).
     """
-
-    task: str
-    block_length: int
-    problems: int
-    accuracy: float
-    all_steps: float
-    blocks_mean: float
-    blocks_max: int
-    steps_mean: float
-    steps_cv: float
-
-
-def export(result: TrainResult, folder: str | Path, *, problems: int = 200) -> tuple[Measured, ...]:
-    """Write ``result`` as a float16 LLaDA checkpoint, measure it as `load_model` reads it, and write its card.
-
-    ``problems``: unseen problems a task to measure on. The folder gets ``config.json``, ``model.safetensors``,
-    ``tokenizer.json``, ``recipe.json``, ``card.json`` (the figures) and ``card.md`` (for people).
-    """
-    folder = Path(folder)
+    folder, recipe = Path(folder), result.recipe
     end, mask = result.tokenizer.token_to_id(EOS), result.tokenizer.token_to_id(MASK)
-    llada.save(
-        _with_scaled_head(result.model, result.recipe.head_scale),
-        folder,
-        mask_id=mask,
-        eos_id=end,
-        pad_id=end,
-        dtype=torch.float16,
-    )
+    model = _with_scaled_head(result.model, recipe.head_scale)
+    SAVE[recipe.architecture](model, folder, mask_id=mask, eos_id=end, pad_id=end, dtype=torch.float16)
     result.tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "recipe.json").write_text(json.dumps(result.recipe.to_dict(), indent=2) + "\n")
-    measured = tuple(measure(folder, result.recipe.tasks, sorted(result.recipe.block_lengths), problems))
+    (folder / "recipe.json").write_text(json.dumps(recipe.to_dict(), indent=2) + "\n")
+    measured = _measure(folder, result, problems)
     (folder / "card.json").write_text(json.dumps(_figures(result, measured), indent=2) + "\n")
     (folder / "card.md").write_text(_card(result, measured))
     return measured
 
 
-def measure(
-    model: str | Path, tasks: Sequence[str], block_lengths: Sequence[int], n: int = 200, seed: int = SEED
-) -> Iterator[Measured]:
-    """Measure a model on ``n`` test problems of each task, through the engine, at each block length."""
-    loaded = load_model(model, dtype="float32")
-    for task in tasks:
-        workload = Workload.tasks(task, n=n, seed=seed)
-        for length in block_lengths:
-            run = Engine(loaded, preset="blockserve-fixed", slots=16, block_length=length, threshold=0.9).run(workload)
-            steps = run.trace.rows["steps"]
-            blocks = [c.blocks for c in run.completions]
-            yield Measured(
-                task,
-                length,
-                n,
-                accuracy=sum(bool(c.correct) for c in run.completions) / n,
-                all_steps=sum(_all_steps(workload, c) for c in run.completions) / n,
-                blocks_mean=round(sum(blocks) / n, 2),
-                blocks_max=max(blocks),
-                steps_mean=round(float(steps.mean()), 2),
-                steps_cv=round(float(steps.std() / steps.mean()), 2),
-            )
+def _measure(folder: Path, result: TrainResult, problems: int) -> tuple[Quality, ...]:
+    lengths = sorted(result.recipe.block_lengths)
+    where = {"device": "cpu", "dtype": "float32"}
+    return tuple(evaluate(folder, result.recipe.tasks, n=problems, block_lengths=lengths, progress=True, **where))
 
 
 def _with_scaled_head(model: BidirectionalTransformer, scale: float) -> BidirectionalTransformer:
@@ -98,40 +55,39 @@ def _with_scaled_head(model: BidirectionalTransformer, scale: float) -> Bidirect
     return scaled
 
 
-def _all_steps(workload: Workload, completion: Completion) -> bool:
-    grade = workload.grade(completion.request_id, completion.text)
-    return grade is not None and grade.all_steps_correct
+def _parameters(result: TrainResult) -> int:
+    return sum(p.numel() for p in result.model.parameters())
 
 
-def _figures(result: TrainResult, measured: Sequence[Measured]) -> dict[str, object]:
-    at_16 = {m.task: m.accuracy for m in measured if m.block_length == 16}
+def _figures(result: TrainResult, measured: Sequence[Quality]) -> dict[str, object]:
     return {
-        "parameters": sum(p.numel() for p in result.model.parameters()),
+        "parameters": _parameters(result),
         "tasks": list(result.recipe.tasks),
         "steps": result.steps,
         "minutes": round(result.minutes, 1),
-        "accuracy": at_16,
-        "measured": [asdict(m) for m in measured],
+        "held_out": result.held_out,
+        "accuracy": {q.task: q.accuracy for q in measured if q.block_length == CARD_BLOCK_LENGTH},
+        "measured": [asdict(q) for q in measured],
     }
 
 
 CARD = """# {name}
 
-A small masked-diffusion language model in LLaDA's format, made for BlockServe: {parameters:,} parameters,
-{layers} layers, width {width}, {heads} heads, {vocabulary} tokens, context {context}. It is there to give the engine
+A small masked-diffusion language model in {format} format, made for BlockServe: {parameters:,} parameters,
+{layers} layers, width {width}, {heads}, {vocabulary} tokens, context {context}. It is there to give the engine
 real, uneven work on a laptop; it knows nothing but its tasks: {tasks}.
 
 ## Training
 `blockserve train --recipe {name}`: seed {seed}, {steps:,} of {planned:,} steps of {rows} rows, {minutes:.0f} minutes.
 Masked tokens right on held-out rows: {held_out:.2%}. All settings: `recipe.json`. Training and test problems are split
-by a hash of their numbers and operations, so that no test problem was seen in any wording.
+by a hash of what makes a problem this problem, so that no test problem was seen in any wording.
 {scaled}
 ## Measured
-{problems} unseen problems a task (`Workload.tasks(task, n={problems}, seed={measure_seed})`) through the engine:
-threshold 0.9, dual cache, no suffix, `eos="settled"`, limit 80; these float16 weights, computed in float32.
+`blockserve eval --model FOLDER --tasks {task_list} -n {problems} --seed {measure_seed} --block-length {lengths}
+--device cpu --dtype float32`, where FOLDER is this one: unseen problems of each task through the engine,
+`eos="settled"`; these float16 weights, computed in float32. *limit*: tokens an answer may have, and the blocks that
+they fill. *steps a block*: denoise steps, mean and coefficient of variation. *row pass*: one row's part in a forward.
 
-| task | L | final answer right | every step right | blocks, mean (max) | denoise steps a block, mean (CV) |
-|---|---|---|---|---|---|
 {table}
 """
 
@@ -141,22 +97,20 @@ was learned; confidences are spread out, so that at a threshold a block takes se
 """
 
 
-def _card(result: TrainResult, measured: Sequence[Measured]) -> str:
+def _card(result: TrainResult, measured: Sequence[Quality]) -> str:
     recipe = result.recipe
-    lines = (
-        f"| {m.task} | {m.block_length} | {m.accuracy:.1%} | {m.all_steps:.1%} | {m.blocks_mean} ({m.blocks_max}) "
-        f"| {m.steps_mean} ({m.steps_cv}) |"
-        for m in measured
-    )
+    shared_keys = f" ({recipe.num_kv_heads} of keys and values)" if recipe.num_kv_heads != recipe.num_heads else ""
     return CARD.format(
         name=recipe.name,
-        parameters=sum(p.numel() for p in result.model.parameters()),
+        format={"llada": "LLaDA's", "dream": "Dream's"}[recipe.architecture],
+        parameters=_parameters(result),
         layers=recipe.num_layers,
         width=recipe.hidden_size,
-        heads=recipe.num_heads,
+        heads=f"{recipe.num_heads} heads{shared_keys}",
         vocabulary=recipe.vocab_size,
         context=recipe.max_positions,
         tasks=", ".join(recipe.tasks),
+        task_list=",".join(recipe.tasks),
         seed=recipe.seed,
         steps=result.steps,
         planned=recipe.steps,
@@ -164,7 +118,8 @@ def _card(result: TrainResult, measured: Sequence[Measured]) -> str:
         minutes=result.minutes,
         held_out=result.held_out,
         problems=measured[0].problems,
-        measure_seed=SEED,
+        measure_seed=measured[0].seed,
+        lengths=",".join(map(str, sorted(recipe.block_lengths))),
         scaled=SCALED.format(scale=recipe.head_scale) if recipe.head_scale != 1.0 else "",
-        table="\n".join(lines),
+        table=markdown_table(measured),
     )

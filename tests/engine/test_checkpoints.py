@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from blockserve import Engine, Request
-from blockserve.checkpoints import load_model
-from blockserve.core import CheckpointError
+from blockserve.checkpoints import dream, load_model
+from blockserve.core import CheckpointError, ConfigError
+from blockserve.execution.model import BidirectionalTransformer, ModelConfig
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN_DREAM = GOLDEN / "dream_tiny" / "model.safetensors"  # two layers, in the keys of the original
 FAMILIES = {
     "a2d-qwen2": (Qwen2Config, Qwen2ForCausalLM, {}),
     "a2d-qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 16}),
@@ -79,6 +82,35 @@ def test_qwen_based_folders_give_the_logits_of_transformers(family, tied, tmp_pa
     got = ours.network.head(ours.network(ids, torch.arange(17).expand(2, -1)))
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
     assert not ours.shifted
+
+
+@torch.no_grad()
+def test_a_model_saved_in_dreams_format_gives_its_own_logits(tmp_path):
+    """Shifted prediction, two heads a key, biases on q, k and v that are not zero."""
+    shape = ModelConfig(
+        vocab_size=40, hidden_size=32, num_layers=2, num_heads=4, num_kv_heads=2, intermediate_size=48, head_dim=8,
+        rope_theta=5_000.0, rms_norm_eps=1e-5, max_positions=128, qkv_bias=True, shifted=True,
+    )  # fmt: skip
+    model = BidirectionalTransformer(shape).eval()
+    generator = torch.Generator().manual_seed(5)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3, generator=generator)
+    dream.save(model, tmp_path, mask_id=39, eos_id=38, pad_id=37, dtype=torch.float32)
+    loaded = load_model(tmp_path)
+    ids = torch.randint(0, 37, (2, 17), generator=generator)
+    at = torch.arange(17).expand(2, -1)
+    torch.testing.assert_close(loaded.network.head(loaded.network(ids, at)), model.head(model(ids, at)))
+    assert (loaded.network.config, loaded.shifted) == (shape, True)
+    assert (loaded.mask_id, loaded.end_ids, loaded.pad_id, loaded.context) == (39, (38,), 37, 128)
+    with safe_open(tmp_path / "model.safetensors", "pt") as ours, safe_open(GOLDEN_DREAM, "pt") as real:
+        assert set(ours.keys()) == set(real.keys())
+
+
+def test_dreams_format_refuses_what_it_cannot_say(tmp_path):
+    golden = load_model(GOLDEN / "llada_tiny").network
+    with pytest.raises(ConfigError, match=r"Dream's format holds .* got shifted=False, qkv_bias=False"):
+        dream.save(golden, tmp_path / "out", mask_id=1, eos_id=0, pad_id=0, dtype=torch.float32)
+    assert not (tmp_path / "out").exists()
 
 
 def test_special_ids_come_from_config_and_tokenizer(tmp_path):

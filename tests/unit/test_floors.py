@@ -22,7 +22,8 @@ FLOORS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("workload",), ("execution",), ("simulation",)),
     (("checkpoints",), ("scheduling",)),
     (("engine", "handle", "session", "presets", "preparation", "outputs", "manifest"),),
-    (("studies",), ("training",)),
+    (("studies",),),
+    (("training",),),
     (("cli", "report"), ("blockserve_viz",)),
 )
 WITHOUT_TORCH = (

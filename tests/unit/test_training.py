@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +16,7 @@ from blockserve.checkpoints import load_model
 from blockserve.core import BatchPlan, ConfigError, RowPlan, UnknownNameError
 from blockserve.execution.layout import Layout
 from blockserve.geometry import num_blocks, row_width
+from blockserve.studies.quality import evaluate, markdown_table
 from blockserve.training import loop
 from blockserve.training.data import RowSource
 from blockserve.training.export import export
@@ -266,11 +267,14 @@ def test_another_recipe_is_refused_and_starting_anew_is_possible(tmp_path):
     assert train(other, tmp_path, resume=False, max_steps=2).steps == 2
 
 
-def test_an_exported_model_is_a_llada_checkpoint_with_a_card(tmp_path):
-    recipe = replace(SMALL, block_lengths=(16,), block_odds=(1.0,))
+@pytest.mark.parametrize(("architecture", "model_type"), [("llada", "llada"), ("dream", "Dream")])
+def test_an_exported_model_is_a_checkpoint_with_a_card(architecture, model_type, tmp_path):
+    recipe = replace(SMALL, block_lengths=(16,), block_odds=(1.0,), architecture=architecture, num_kv_heads=1)
     result = train(recipe, tmp_path / "run", max_steps=2)
     (measured,) = export(result, tmp_path / "out", problems=2)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == model_type
     loaded = load_model(tmp_path / "out", dtype="float32")
+    assert loaded.network.config == recipe.model_config()
     for name, weight in weights(result).items():
         torch.testing.assert_close(loaded.network.state_dict()[name], weight.half().float(), rtol=0, atol=0)
     text = "Mia: 7 figs, eats 2. How many?"
@@ -278,8 +282,22 @@ def test_an_exported_model_is_a_llada_checkpoint_with_a_card(tmp_path):
     assert (loaded.mask_id, loaded.end_ids, loaded.pad_id, loaded.context) == (1, (0,), 0, 512)
     card = json.loads((tmp_path / "out" / "card.json").read_text())
     assert card["steps"] == 2 and card["accuracy"] == {"arithmetic": measured.accuracy}
-    assert "2 of 12 steps" in (tmp_path / "out" / "card.md").read_text()
+    assert card["measured"] == [asdict(measured)]
     assert json.loads((tmp_path / "out" / "recipe.json").read_text()) == recipe.to_dict()
+
+
+def test_the_card_shows_what_eval_prints(tmp_path):
+    both = {"tasks": ("facts", "arithmetic"), "task_odds": (0.5, 0.5)}
+    recipe = replace(SMALL, block_lengths=(8, 16), block_odds=(0.5, 0.5), **both)
+    measured = export(train(recipe, tmp_path / "run", max_steps=2), tmp_path / "out", problems=2)
+    assert [(q.task, q.block_length, q.limit) for q in measured] == [
+        ("facts", 8, 16), ("facts", 16, 16), ("arithmetic", 8, 80), ("arithmetic", 16, 80),
+    ]  # fmt: skip
+    card = (tmp_path / "out" / "card.md").read_text()
+    assert "2 of 12 steps" in card and "facts, arithmetic" in card
+    assert markdown_table(measured) in card
+    again = evaluate(tmp_path / "out", "facts,arithmetic", n=2, block_lengths=(8, 16), dtype="float32", device="cpu")
+    assert markdown_table(tuple(again)) in card
 
 
 def test_a_scaled_head_keeps_every_choice(tmp_path):
