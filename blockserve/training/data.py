@@ -28,7 +28,7 @@ from torch import Tensor
 
 from blockserve.core import InvalidRequestError
 from blockserve.geometry import num_blocks
-from blockserve.training.recipes import Recipe
+from blockserve.training.recipes import Phase, Recipe
 from blockserve.training.tokenizer import EOS, MASK
 from blockserve.workload.problems import Split, stream
 from blockserve.workload.tasks import TASKS
@@ -94,18 +94,19 @@ class RowSource:
         r = self.recipe
         rng = np.random.default_rng([r.seed, step, int(self.split == "test")])
         free = round(r.batch_rows * r.free_share)
-        by_kind = round(free * r.by_kind_share)
-        rows = [self.free_row(rng, by_kind=i < by_kind) for i in range(free)]
+        phase = r.phase(step)
+        by_kind = round(free * phase.by_kind)
+        rows = [self.free_row(rng, phase, by_kind=i < by_kind) for i in range(free)]
         length = self._block_length(rng)  # one block length an engine, so one for all rows of a reuse pass
-        cycle = [self.cycle_row(rng, length) for _ in range(r.batch_rows - free)]
+        cycle = [self.cycle_row(rng, phase, length) for _ in range(r.batch_rows - free)]
         groups = [*_alike(rows, r.micro_rows), *_alike(cycle, r.micro_rows)]
         scale = sum(np.sqrt(m) for group in groups for row in group for m in self._mask_counts(row))
         return [self.collate(group, float(scale)) for group in groups]
 
-    def free_row(self, rng: np.random.Generator, by_kind: bool = False) -> Row:
+    def free_row(self, rng: np.random.Generator, phase: Phase, *, by_kind: bool = False) -> Row:
         """A row with masks anywhere in its blocks up to the active one; late blocks are likelier: more to learn."""
         length = self._block_length(rng)
-        prompt, canvas, block = self._draw(rng, length, late=True)
+        prompt, canvas, block = self._draw(rng, phase, length, late=True)
         shown_blocks = canvas[: (block + 1) * length]
         masked = self._some_kinds(rng, shown_blocks) if by_kind else self._some(rng, len(shown_blocks))
         truth, suffix = self._row_ids(rng, prompt, canvas, block, length)
@@ -115,9 +116,9 @@ class RowSource:
         shown = np.where(hidden, self.mask, truth)
         return Row(shown, truth, len(prompt) + block * length, length, loss_at)
 
-    def cycle_row(self, rng: np.random.Generator, length: int) -> Row:
+    def cycle_row(self, rng: np.random.Generator, phase: Phase, length: int) -> Row:
         """A row of the engine's block cycle: everything from the active block on is masked in the refresh pass."""
-        prompt, canvas, block = self._draw(rng, length, late=False)
+        prompt, canvas, block = self._draw(rng, phase, length, late=False)
         truth, _ = self._row_ids(rng, prompt, canvas, block, length)
         start = len(prompt) + block * length
         shown = np.where(np.arange(len(truth)) >= start, self.mask, truth)
@@ -128,9 +129,11 @@ class RowSource:
         block_shown = np.where(masked, self.mask, truth[start : start + length])
         return Row(shown, truth, start, length, loss_at, block_shown)
 
-    def _draw(self, rng: np.random.Generator, length: int, late: bool) -> tuple[np.ndarray, np.ndarray, int]:
+    def _draw(
+        self, rng: np.random.Generator, phase: Phase, length: int, late: bool
+    ) -> tuple[np.ndarray, np.ndarray, int]:
         """A problem as prompt ids, canvas ids [K * L] and the index of its active block."""
-        family = self.families[int(rng.choice(len(self.families), p=self.recipe.task_odds))]
+        family = self.families[int(rng.choice(len(self.families), p=phase.task_odds))]
         problem = next(stream(family, rng, self.split))
         prompt = np.array(self.tokenizer.encode(problem.prompt).ids, dtype=np.int64)
         answer = self.tokenizer.encode(problem.answer).ids

@@ -131,8 +131,8 @@ class _Run:
             self.tokenizer = build_tokenizer(_texts(recipe), recipe.vocab_size)
             self.tokenizer.save(str(folder / TOKENIZER))
         self.source = RowSource(recipe, self.tokenizer)
-        held_out = RowSource(recipe, self.tokenizer, split="test")
-        self.held_out = [micro for i in range(HELD_OUT_BATCHES) for micro in held_out.batch(i)]
+        held_out = RowSource(recipe, self.tokenizer, split="test")  # batches of the last phase, all tasks
+        self.held_out = [micro for i in range(HELD_OUT_BATCHES) for micro in held_out.batch(recipe.steps + i)]
 
     def advance(self, last: int) -> None:
         """Train up to step ``last``."""

@@ -21,7 +21,7 @@ from blockserve.training import loop
 from blockserve.training.data import RowSource
 from blockserve.training.export import export
 from blockserve.training.loop import initial_model, learning_rate, masked_logits, train
-from blockserve.training.recipes import RECIPES, Recipe, get_recipe
+from blockserve.training.recipes import RECIPES, Phase, Recipe, get_recipe
 from blockserve.training.tokenizer import build_tokenizer
 from blockserve.workload.tasks import TASKS, problems, split_of
 
@@ -34,7 +34,7 @@ SMALL = replace(
     intermediate_size=24,
     vocab_size=640,
     tasks=("arithmetic",),
-    task_odds=(1.0,),
+    phases=(Phase(0, (1.0,), by_kind=0.0), Phase(6, (1.0,), by_kind=0.5)),
     tokenizer_problems=3000,
     head_scale=1.0,
     steps=12,
@@ -51,6 +51,8 @@ def tokenizer() -> Tokenizer:
 
 
 # ------------------------------------------------------------------------------------------- rows
+
+PHASE = SMALL.phases[0]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ def test_cycle_rows_show_what_a_refresh_pass_shows(source):
     seen = set()
     for _ in range(300):
         length = int(rng.choice((8, 16, 32)))
-        row = source.cycle_row(rng, length)
+        row = source.cycle_row(rng, PHASE, length)
         _, block, suffix = check_truth(source, row)
         seen.add((length, suffix, block))
         np.testing.assert_array_equal(row.shown[: row.start], row.truth[: row.start])
@@ -103,7 +105,7 @@ def test_free_rows_mask_the_answer_anywhere_up_to_the_active_block(source):
     rng = np.random.default_rng(1)
     early = full = 0
     for _ in range(300):
-        row = source.free_row(rng)
+        row = source.free_row(rng, PHASE)
         p, _, _ = check_truth(source, row)
         end = row.start + row.block_length
         hidden = row.shown == source.mask
@@ -120,7 +122,7 @@ def test_rows_masked_by_kind_show_no_token_that_they_hide(source):
     rng = np.random.default_rng(4)
     repeated = 0
     for _ in range(100):
-        row = source.free_row(rng, by_kind=True)
+        row = source.free_row(rng, PHASE, by_kind=True)
         p, _, _ = check_truth(source, row)
         end = row.start + row.block_length
         hidden = row.shown[p:end] == source.mask
@@ -135,7 +137,7 @@ def test_rows_of_a_shifted_model_show_the_first_token_that_step_0_commits(source
     dream = replace(SMALL, architecture="dream", num_kv_heads=1)
     shifted = RowSource(dream, source.tokenizer)
     rng = np.random.default_rng(5)
-    rows = [shifted.cycle_row(rng, 8) for _ in range(20)]
+    rows = [shifted.cycle_row(rng, PHASE, 8) for _ in range(20)]
     for row in rows:
         assert row.block_shown[0] == row.truth[row.start]
         assert (row.block_shown == source.mask).any()
@@ -153,16 +155,16 @@ def test_rows_of_a_shifted_model_show_the_first_token_that_step_0_commits(source
 
 def test_rows_are_of_each_task_as_often_as_the_recipe_says(source):
     families = ("arithmetic", "algebra")
-    both = RowSource(replace(SMALL, tasks=families, task_odds=(0.25, 0.75)), source.tokenizer)
+    both = RowSource(replace(SMALL, tasks=families, phases=(Phase(0, (0.25, 0.75), 0.0),)), source.tokenizer)
     rng = np.random.default_rng(6)
-    texts = [source.tokenizer.decode(both.free_row(rng).truth.tolist()) for _ in range(400)]
+    texts = [source.tokenizer.decode(both.free_row(rng, both.recipe.phase(0)).truth.tolist()) for _ in range(400)]
     assert 0.18 < np.mean(["How many" in text or "total" in text for text in texts]) < 0.32
 
 
 def test_batches_are_laid_out_as_the_engine_lays_out_a_plan(source):
     """Against the engine's own layout of a plan with the same prompts, blocks and suffixes."""
     rng = np.random.default_rng(2)
-    rows = [source.cycle_row(rng, 16) for _ in range(12)]
+    rows = [source.cycle_row(rng, PHASE, 16) for _ in range(12)]
     batch = source.collate(rows, 1.0)
     plans = []
     for i, row in enumerate(rows):
@@ -193,7 +195,7 @@ def test_the_reuse_pass_sees_the_stale_keys_of_the_refresh_pass(source):
     """Padding changes nothing, and keys kept from the refresh pass are not those of one pass over the filled row."""
     model = initial_model(SMALL).double()
     rng = np.random.default_rng(3)
-    rows = [source.cycle_row(rng, 8) for _ in range(5)]
+    rows = [source.cycle_row(rng, PHASE, 8) for _ in range(5)]
     (refresh, _, _), (reuse, _, _) = masked_logits(model, source.collate(rows, 1.0))
     alone = [masked_logits(model, source.collate([row], 1.0)) for row in rows]
     torch.testing.assert_close(refresh, torch.cat([a[0][0] for a in alone]))
@@ -215,6 +217,8 @@ def test_batches_are_a_function_of_recipe_and_step(source):
 
     other = RowSource(replace(source.recipe, seed=1), source.tokenizer)
     assert same(source.batch(7), source.batch(7))
+    never = RowSource(replace(source.recipe, phases=SMALL.phases[:1]), source.tokenizer)
+    assert same(source.batch(5), never.batch(5)) and not same(source.batch(6), never.batch(6))
     assert not same(source.batch(7), source.batch(8)) and not same(source.batch(7), other.batch(7))
 
 
@@ -329,13 +333,20 @@ def test_the_learning_rate_warms_up_and_falls_to_zero():
 def test_recipes_are_checked():
     for name, recipe in RECIPES.items():
         assert get_recipe(name) is recipe and recipe.name == name and recipe.tasks == tuple(TASKS)
-        assert sum(recipe.task_odds) == pytest.approx(1)
+        assert all(sum(phase.task_odds) == pytest.approx(1) for phase in recipe.phases)
+        assert all(recipe.phases[-1].task_odds), "at the end every task is drawn"
         assert 1e6 < sum(p.numel() for p in initial_model(recipe).parameters()) < 1.2e6
     with pytest.raises(UnknownNameError, match=r"unknown recipe 'tiny-lada'\. Did you mean 'tiny-llada'"):
         get_recipe("tiny-lada")
     with pytest.raises(UnknownNameError, match="unknown task 'sums'"):
-        Recipe(name="x", tasks=("sums",), task_odds=(1.0,))
-    bad = ({"steps": 0}, {"learning_rate": 0.0}, {"free_share": 1.5}, {"block_odds": (1.0,)}, {"task_odds": ()})
+        Recipe(name="x", tasks=("sums",), phases=())
+    bad = ({"steps": 0}, {"learning_rate": 0.0}, {"free_share": 1.5}, {"block_odds": (1.0,)}, {"phases": ()})
     for change in bad:
         with pytest.raises(ConfigError, match=next(iter(change))):
             replace(SMALL, **change)
+    with pytest.raises(ConfigError, match="phases must begin with one from step 0"):
+        replace(SMALL, phases=(Phase(3, (1.0,), 0.0),))
+    with pytest.raises(ConfigError, match=r"task_odds \(0.5, 0.5\) are not one for each"):
+        replace(SMALL, phases=(Phase(0, (0.5, 0.5), 0.0),))
+    with pytest.raises(ConfigError, match="by_kind"):
+        Phase(0, (1.0,), 2.0)
