@@ -291,7 +291,7 @@ def test_an_exported_model_is_a_checkpoint_with_a_card(architecture, model_type,
 
 
 def test_the_card_shows_what_eval_prints(tmp_path):
-    both = {"tasks": ("facts", "arithmetic"), "task_odds": (0.5, 0.5)}
+    both = {"tasks": ("facts", "arithmetic"), "phases": (Phase(0, (0.5, 0.5), by_kind=0.5),)}
     recipe = replace(SMALL, block_lengths=(8, 16), block_odds=(0.5, 0.5), **both)
     measured = export(train(recipe, tmp_path / "run", max_steps=2), tmp_path / "out", problems=2)
     assert [(q.task, q.block_length, q.limit) for q in measured] == [
