@@ -209,10 +209,17 @@ class Measured:
         """A headline number (a key of `summarize`) of every repeat."""
         return [numbers[name] for numbers in self.repeats[key]]
 
+    def mean_of(self, key: Hashable, name: str) -> Interval:
+        """Mean and interval of a headline number."""
+        return interval(self.values(key, name))
+
     def ratio(self, reference: Hashable, key: Hashable, name: str = "tokens_per_s") -> Interval:
         """How many times as fast as ``reference``, or the ratio of another headline number: repeat by repeat, for both
         saw the same requests and machine."""
-        return interval([b / a for a, b in zip(self.values(reference, name), self.values(key, name), strict=True)])
+        below, above = self.values(reference, name), self.values(key, name)
+        if not all(below):
+            raise ConfigError(f"{name} of {label(reference)} is 0 in a repeat: no ratio to it; run more requests")
+        return interval([b / a for a, b in zip(below, above, strict=True)])
 
     @cached_property
     def summaries(self) -> dict[Any, Mapping[str, Any]]:

@@ -25,7 +25,13 @@ class Interval:
     half: float | None
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" if self.half is None else f"{self.mean:.2f} ± {self.half:.2f}"
+        return format(self, "")
+
+    def __format__(self, spec: str) -> str:
+        """Both numbers by the same ``spec``: ``f"{interval:.1%}"`` is "92.0% ± 1.5%"; two decimals without one."""
+        spec = spec or ".2f"
+        mean = format(self.mean, spec)
+        return mean if self.half is None else f"{mean} ± {format(self.half, spec)}"
 
 
 def interval(values: Sequence[float]) -> Interval:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from blockserve.core import ConfigError, check_int
+from blockserve.studies.experiment import Arm, Bench, measure
+from blockserve.studies.results import interval
 from blockserve.tracing import Trace
-from blockserve.tracing.metrics import goodput, latency, wall_seconds
+from blockserve.tracing.metrics import goodput, latency, latency_quantiles, wall_seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +46,8 @@ def admission(trace: Trace) -> dict[str, Any]:
 
 
 def latency_by_thirds(traces: Mapping[str, Trace]) -> pd.DataFrame:
-    """Median seconds in the batch and from arrival on, of the shortest, middle and longest third of the outputs.
+    """Median seconds in the batch and from arrival on, of the shortest, middle and longest third of the outputs;
+    ``service_long_over_short``: how many times as long as the shortest third the longest stays in the batch.
 
     One line a trace; the thirds are those of the first trace's requests, so every line is about the same ones.
     """
@@ -62,15 +65,53 @@ def latency_by_thirds(traces: Mapping[str, Trace]) -> pd.DataFrame:
             for kind, column in (("service", "service"), ("latency", "end_to_end"))
             for third, own in thirds.items()
         }
+        lines[name]["service_long_over_short"] = lines[name]["service_long_s"] / lines[name]["service_short_s"]
     return pd.DataFrame(lines).T
 
 
-def sustained(runs: Mapping[float, Trace], limit: float, share: float = 0.95) -> float | None:
-    """The highest arrival rate up to which ``share`` of the requests are answered within ``limit`` seconds; ``None``
-    if that is so at no rate."""
+def answer_times(traces: Mapping[Any, Trace], limit: float) -> pd.DataFrame:
+    """How quickly requests that arrive over time were answered, one line a trace: ``goodput`` (requests/s within
+    ``limit`` seconds), ``in_time`` (their share), ``p50`` and ``p99`` of the seconds from arrival to answer."""
+    import pandas as pd
+
+    lines = []
+    for trace in traces.values():
+        seconds = latency_quantiles(trace).loc["end_to_end"]
+        line = {"goodput": goodput(trace, limit), "in_time": in_time(trace, limit)}
+        lines.append(line | {"p50": float(seconds["p50"]), "p99": float(seconds["p99"])})
+    return pd.DataFrame(lines, index=pd.Index(list(traces)))
+
+
+def over_repeats(
+    numbers: Callable[[Mapping[Any, Trace]], pd.DataFrame],
+    first: Mapping[Any, Trace],
+    bench: Bench,
+    arms: Mapping[Any, Arm],
+    *,
+    repeats: int,
+    seed: int,
+) -> pd.DataFrame:
+    """``numbers`` of the runs of every repeat, each cell as its mean and 95% `Interval`.
+
+    ``first`` are the runs of ``seed``; the other ``repeats`` − 1 are made here with the seeds that follow, other
+    requests each, and only their numbers are kept. Raises `ConfigError` for fewer than one repeat.
+    """
+    import pandas as pd
+
+    check_int("repeats", repeats, 1)
+    seeds = range(seed + 1, seed + repeats)
+    tables = [numbers(first), *(numbers(measure(bench, arms, repeats=1, seed=s).traces) for s in seeds)]
+    rows, columns = tables[0].shape
+    cells = [[interval([float(t.iat[r, c]) for t in tables]) for c in range(columns)] for r in range(rows)]
+    return pd.DataFrame(cells, index=tables[0].index, columns=tables[0].columns, dtype=object)
+
+
+def sustained(shares: Mapping[float, float], least: float = 0.95) -> float | None:
+    """The highest arrival rate up to which at least that share of the requests is answered in time; ``None`` if that
+    is so at no rate. ``shares``: by arrival rate."""
     best = None
-    for rate in sorted(runs):
-        if in_time(runs[rate], limit) < share:
+    for rate in sorted(shares):
+        if shares[rate] < least:
             break
         best = rate
     return best

@@ -131,8 +131,8 @@ RECIPES: dict[str, Recipe] = {
             # alone teach that in a thousand. Hiding by kind then teaches to add what so far could be copied.
             phases=(
                 Phase(0, (1.0, 0.0, 0.0, 0.0, 0.0), by_kind=0.0),
-                Phase(1500, ODDS, by_kind=0.0),
-                Phase(4000, ODDS, by_kind=0.5),
+                Phase(2200, ODDS, by_kind=0.0),
+                Phase(4500, ODDS, by_kind=0.5),
             ),
             steps=10_000,
             head_scale=0.4,

@@ -10,11 +10,20 @@ import pytest
 from blockserve.report import ReportError, available, parameters, run_report
 
 SIMULATED = {
+    "10_rq1_throughput_quality": {
+        "token_budget_llada-8b_gsm8k": 7284,
+        "work_saved_implementation_llada-8b_truthfulqa": [6.0117401, 0.81116590],
+        "work_saved_scheduling_llada-8b_truthfulqa": [1.0924199, 0.027174244],
+        "row_tokens_blockserve-budget_llada-8b_gsm8k": 565476,
+        "speedup_scheduling_llada-8b_gsm8k": [1.2444604, 0.034621133],
+        "speedup_static-eos_llada-8b_truthfulqa": [3.7949058, 0.44126028],
+    },
     "11_rq2_latency_by_length": {
         "valid_tokens_static": 12807,
-        "service_short_s_static": 2.5597998,
-        "service_short_s_block-fifo": 1.3176073,
-        "service_long_s_block-fifo": 3.1761416,
+        "service_short_s_static": [3.1766712, 7.8404352],
+        "service_short_s_block-fifo": [1.3130443, 0.057994583],
+        "service_long_s_block-fifo": [3.3413820, 2.1002048],
+        "service_long_over_short_block-fifo": [2.5452275, 1.7119104],
     },
     "12_rq3_batch_scaling": {
         "work_saved_block-fifo_at_8": 0.069184646,
@@ -47,32 +56,34 @@ SIMULATED = {
         "token_budget": 9056,
         "capacity_requests_per_s": 2.4763283,
         "limit_s": 5.8039924,
-        "p99_s_static_load_0.9": 18.820694,
-        "p99_s_block-fifo_load_0.9": 7.7845729,
-        "in_time_blockserve-budget_load_0.9": 0.92,
+        "p99_s_static_load_0.9": [21.212803, 30.403711],
+        "p99_s_block-fifo_load_0.9": [7.6110893, 2.2049765],
+        "in_time_blockserve-budget_load_0.9": [0.855, 0.82615],
         "load_held_block-fifo": 0.3,
     },
 }
+REAL_ONLY = {"17_quality_and_exactness"}
 EXPERIMENTS = [name for name in available() if name[0] == "1"]
+TINY = {"checkpoints": ["tiny-llada"], "tasks": ["arithmetic"]}
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
-    """``quick(name, **given)``: the quick run of a notebook, made once."""
+    """``quick(name, **given)``: the quick run of a notebook, made once; simulated unless told otherwise."""
     made = {}
 
-    def run(name, **given):
-        key = (name, *given.items())
+    def run(name, engine="simulated", **given):
+        key = (name, engine, str(given))
         if key not in made:
             folder = tmp_path_factory.mktemp(name)
-            made[key] = run_report(name, folder, {"quick": True} | given, progress=False)
+            made[key] = run_report(name, folder, {"quick": True, "engine": engine} | given, progress=False)
         return made[key]
 
     return run
 
 
 def test_every_experiment_has_its_numbers_here():
-    assert set(SIMULATED) == set(EXPERIMENTS)
+    assert set(SIMULATED) | REAL_ONLY == set(EXPERIMENTS)
 
 
 @pytest.mark.parametrize("name", SIMULATED)
@@ -82,7 +93,7 @@ def test_simulated_headline_numbers(name, quick):
         assert headline[key] == pytest.approx(expected, rel=1e-6), key
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", SIMULATED)
 def test_results_hold_parameters_and_manifest_and_the_page_says_simulated(name, quick):
     report = quick(name)
     results = report.results
@@ -124,6 +135,37 @@ def test_the_budget_is_kept_in_a_real_run(quick):
     assert headline["rows_over_slots_4"] == pytest.approx(1.179, rel=0.1)
 
 
-def test_a_mode_that_means_nothing_is_refused(tmp_path):
-    with pytest.raises(ReportError, match="engine='real' means nothing here"):
-        run_report("15_paper_scale", tmp_path, {"engine": "real"}, progress=False)
+def test_the_ladder_of_a_real_run_keeps_answers_and_grades_every_rung(quick):
+    results = quick("10_rq1_throughput_quality", engine="real", **TINY).results
+    headline = {k.removesuffix("_tiny-llada_arithmetic"): v for k, v in results["headline"].items()}
+    rungs = [name.removeprefix("row_tokens_") for name in headline if name.startswith("row_tokens_")]
+    assert len(rungs) == 8 and min(headline[f"accuracy_{rung}"] for rung in rungs) >= 0.9
+    assert headline["same_answers_static-eos"] == 1, "what follows the end token is no part of an answer"
+    assert min(headline[f"same_answers_{rung}"] for rung in rungs[3:]) >= 0.95  # float32: a close decision may flip
+    for rung, tokens in (("fast-dllm-static", 7229), ("static", 4492), ("block-fifo", 3662)):
+        assert headline[f"row_tokens_{rung}"] == pytest.approx(tokens, rel=0.03)
+    assert headline["work_saved_implementation"][0] == pytest.approx(1.617, rel=0.05)
+    assert headline["work_saved_scheduling"][0] == pytest.approx(1.212, rel=0.05)
+    assert not any("speedup" in key or "_s_" in key for key in headline)
+    assert results["timings"]["speedup_whole_tiny-llada_arithmetic"][0] > 0
+
+
+def test_quality_and_exactness_of_a_real_run(quick):
+    results = quick("17_quality_and_exactness", engine="real", **TINY).results
+    headline = {k.removesuffix("_tiny-llada"): v for k, v in results["headline"].items()}
+    assert results["simulated"] is False and results["timings"] == {}
+    assert headline["agreement_float64"] == 1 and headline["differ_float64"] == 0
+    assert headline["agreement_float32"] >= 0.8 and 0 <= headline["agreement_bfloat16"] <= 1
+    assert headline["accuracy_arithmetic_defaults"] >= 0.9
+    fast, normal, careful = (
+        headline[f"tokens_per_forward_arithmetic_{setting}"]
+        for setting in ("threshold_0.5", "defaults", "threshold_0.99")
+    )
+    assert normal == pytest.approx(3.4, rel=0.05) and careful < normal < fast
+    assert len(results["settings"]) == 6 and {row["model"] for row in results["settings"]} == {"tiny-llada"}
+
+
+@pytest.mark.parametrize(("name", "engine"), [("15_paper_scale", "real"), ("17_quality_and_exactness", "simulated")])
+def test_a_mode_that_means_nothing_is_refused(name, engine, tmp_path):
+    with pytest.raises(ReportError, match=f"engine='{engine}' means nothing here"):
+        run_report(name, tmp_path, {"engine": engine}, progress=False)

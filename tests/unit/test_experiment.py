@@ -12,7 +12,16 @@ from blockserve.core import ConfigError, UnknownNameError
 from blockserve.studies import experiment
 from blockserve.studies.experiment import Arm, bound_of, closing_table, grouped, measure, open_bench, refuse_engine
 from blockserve.studies.results import Interval, interval, write_results
-from blockserve.studies.serving import admission, capacity, in_time, latency_by_thirds, memory_of, sustained
+from blockserve.studies.serving import (
+    admission,
+    answer_times,
+    capacity,
+    in_time,
+    latency_by_thirds,
+    memory_of,
+    over_repeats,
+    sustained,
+)
 from blockserve.workload.lengths import Lengths
 
 NAMES = {"real": ("tiny-llada", "arithmetic"), "simulated": ("llada-8b", "truthfulqa")}
@@ -27,6 +36,7 @@ def bench():
 def test_an_interval_is_students_t():
     found = interval([1.0, 2.0, 3.0])
     assert found.mean == 2 and found.half == pytest.approx(4.303 / 3**0.5)
+    assert str(found) == "2.00 ± 2.48" and f"{found:.0%}" == "200% ± 248%"
     assert interval([5.0]) == Interval(5.0, None) and str(interval([5.0])) == "5.00"
     assert interval(range(40)).half == pytest.approx(2.02 * np.std(range(40), ddof=1) / 40**0.5, rel=2e-3)
 
@@ -126,5 +136,20 @@ def test_sustained_is_the_last_rate_before_the_first_that_fails(bench):
     runs = {rate: bench.run(Arm.of("block-fifo", rate=rate), 0) for rate in (0.1, 50.0)}
     limit = max(c.evicted - c.arrival for c in runs[0.1].completion_records)
     assert in_time(runs[0.1], limit) == 1 and in_time(runs[50.0], limit) < 0.95
-    assert sustained(runs, limit) == 0.1
-    assert sustained(runs, 1e-9) is None and sustained(runs, 1e9) == 50.0
+    for within, held in ((limit, 0.1), (1e-9, None), (1e9, 50.0)):
+        assert sustained({rate: in_time(trace, within) for rate, trace in runs.items()}) == held
+
+
+def test_over_repeats_every_number_has_its_interval_over_other_requests(bench):
+    arms = {(rate, name): Arm.of(name, rate=rate) for rate in (0.1, 50.0) for name in ("static", "block-fifo")}
+    rounds = [measure(bench, arms, repeats=1, seed=seed).traces for seed in (3, 4)]
+    found = over_repeats(lambda t: answer_times(t, 9.0), rounds[0], bench, arms, repeats=2, seed=3)
+    assert list(found.index) == list(arms) and list(found) == ["goodput", "in_time", "p50", "p99"]
+    for key in arms:
+        lives = [sorted(c.evicted - c.arrival for c in traces[key].completion_records) for traces in rounds]
+        assert found.loc[key, "in_time"] == interval([sum(t <= 9.0 for t in own) / len(own) for own in lives])
+        assert found.loc[key, "p50"].mean == pytest.approx(np.mean([np.median(own) for own in lives]))
+    once = over_repeats(latency_by_thirds, rounds[0], bench, arms, repeats=1, seed=3)
+    assert all(cell.half is None for cell in once.to_numpy().ravel())
+    with pytest.raises(ConfigError, match="repeats"):
+        over_repeats(latency_by_thirds, rounds[0], bench, arms, repeats=0, seed=3)

@@ -12,6 +12,8 @@ from blockserve.studies.replay import replay
 from blockserve.studies.simulate import simulate
 from blockserve_viz import charts
 from browser import open_file
+from test_charts_quality import ROWS
+from test_charts_rungs import LADDERS
 from test_charts_studies import PROFILE
 
 pytestmark = pytest.mark.browser
@@ -24,7 +26,10 @@ def test_every_chart_is_drawn(browser: Any, tmp_path: Path) -> None:
         *(chart(both) for chart in (charts.batch_over_time, charts.capacity, charts.waste_bars, charts.ladder)),
         *(chart(both) for chart in (charts.latency_by_length, charts.latency_violins)),
         *(chart(real) for chart in (charts.gantt, charts.steps_heatmap)),
+        charts.commits_heatmap(real, real.request_records[0].id),
         *(chart({4: both, 8: both}) for chart in (charts.scaling, charts.block_lengths, charts.orders)),
+        charts.rungs(LADDERS),
+        charts.accuracy(ROWS, "a model"),
         charts.arrival_rates({0.5: both, 1.0: both}, limit=9.0),
         charts.predicted_against_measured(real, replay(real, "blockserve-budget")),
     ]
