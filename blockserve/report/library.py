@@ -79,9 +79,13 @@ def launch_lab(target: str | Path, options: Sequence[str] = ()) -> int:
     ``options`` go to JupyterLab as they are (``["--no-browser", "--port=8889"]``). It runs in this interpreter's
     environment, so the kernel it offers first is the one that has BlockServe.
     """
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={Path(target).resolve()}", *options]
+    return wait_for([sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={Path(target).resolve()}", *options])
+
+
+def wait_for(command: Sequence[str]) -> int:
+    """Run a server until it ends; its exit code."""
     process = subprocess.Popen(command)
-    # Ctrl-C reaches both; it is for JupyterLab, which asks and then ends its kernels. Ignored only from here on, as a
+    # Ctrl-C reaches both; it is for the server, which asks and then ends its kernels. Ignored only from here on, as a
     # child started later would inherit it.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -6,6 +6,7 @@ That each notebook runs and that its page draws everything is test_shipped's; wh
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import nbformat
 import pytest
@@ -48,6 +49,14 @@ def test_there_are_five_notebooks_with_three_exercises_each_and_a_solution_of_ev
     keys = [key for number in TEACHING for key in exercise_cells(number)]
     assert keys == EVERY == sorted(CHECKS) == sorted(MISTAKES)
     assert len(keys) == 15 and {number for _, number in keys} == {1, 2, 3}
+
+
+@pytest.mark.parametrize("number", TEACHING)
+def test_every_exercise_has_a_hint_that_stays_shut_until_asked_for(number):
+    cells = nbformat.read(TEACHING[number], as_version=4).cells
+    asked = [before.source for before, cell in pairwise(cells) if CALL.search(cell.source)]
+    assert len(asked) == 3
+    assert all(re.search(r"\n\n<details><summary>Hint</summary>.{20,}</details>$", text) for text in asked)
 
 
 @pytest.mark.parametrize("key", EVERY)
