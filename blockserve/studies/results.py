@@ -43,6 +43,14 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(mean(values), t * stdev(values) / len(values) ** 0.5)
 
 
+def compared(found: Interval, reference: Interval) -> str:
+    """``higher`` or ``lower`` where the two 95% intervals are apart, else ``not shown to differ``."""
+    apart = (found.half or 0.0) + (reference.half or 0.0)
+    if found.half is None or reference.half is None or abs(found.mean - reference.mean) <= apart:
+        return "not shown to differ"
+    return "higher" if found.mean > reference.mean else "lower"
+
+
 def write_results(
     headline: Mapping[str, Any],
     parameters: Mapping[str, Any],

@@ -11,7 +11,7 @@ import pytest
 from blockserve.core import ConfigError, UnknownNameError
 from blockserve.studies import experiment
 from blockserve.studies.experiment import Arm, bound_of, closing_table, grouped, measure, open_bench, refuse_engine
-from blockserve.studies.results import Interval, interval, write_results
+from blockserve.studies.results import Interval, compared, interval, write_results
 from blockserve.studies.serving import (
     admission,
     answer_times,
@@ -39,6 +39,13 @@ def test_an_interval_is_students_t():
     assert str(found) == "2.00 ± 2.48" and f"{found:.0%}" == "200% ± 248%"
     assert interval([5.0]) == Interval(5.0, None) and str(interval([5.0])) == "5.00"
     assert interval(range(40)).half == pytest.approx(2.02 * np.std(range(40), ddof=1) / 40**0.5, rel=2e-3)
+
+
+def test_intervals_that_overlap_show_no_difference():
+    assert compared(Interval(5, 1), Interval(2.9, 1)) == "higher"
+    assert compared(Interval(2.9, 1), Interval(5, 1)) == "lower"
+    assert compared(Interval(5, 1), Interval(3.1, 1)) == "not shown to differ"
+    assert compared(Interval(5, None), Interval(1, 0.1)) == "not shown to differ", "one run is no evidence"
 
 
 def test_arms_alternate_and_every_repeat_has_its_own_requests(bench, monkeypatch):
