@@ -48,7 +48,10 @@ def encode(request: Request, model: DiffusionModel) -> Request:
     if ids is None:
         if model.tokenizer is None:
             raise InvalidRequestError(f"model {model.name!r} has no tokenizer; request {request.id!r} needs prompt_ids")
-        ids = tuple(model.tokenizer.encode(request.prompt))
+        try:
+            ids = tuple(model.tokenizer.encode(request.prompt))
+        except InvalidRequestError as error:  # a letter outside the model's alphabet
+            raise InvalidRequestError(f"request {request.id!r}: {error}") from None
     if request.stop and model.tokenizer is None:
         raise InvalidRequestError(f"request {request.id!r} has stop strings, but the model has no tokenizer")
     if not ids:

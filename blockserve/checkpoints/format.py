@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blockserve.core import CheckpointError
 from blockserve.execution.model import ModelConfig
+
+if TYPE_CHECKING:
+    from blockserve.checkpoints.tokenizer import FastTokenizer
 
 
 class ConfigReader:
@@ -26,6 +29,18 @@ class ConfigReader:
         """The field, or ``default`` where it is absent or null."""
         value = self.values.get(field)
         return default if value is None else value
+
+
+def find_mask_id(reader: ConfigReader, tokenizer: FastTokenizer | None, written: str) -> int:
+    """The config's ``mask_token_id``, or the tokenizer's token ``written`` so. Raises `CheckpointError`."""
+    found = reader.get("mask_token_id")
+    if found is None and tokenizer is not None:
+        found = tokenizer.id_of(written)
+    if found is None:
+        raise CheckpointError(
+            f"{reader.path}: the field 'mask_token_id' is missing, and the tokenizer has no {written!r} token"
+        )
+    return found
 
 
 @dataclass(frozen=True)

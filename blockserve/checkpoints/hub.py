@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,17 @@ ZOO = Path(__file__).parent / "zoo"
 ZOO_MODELS = {"tiny-llada": ZOO / "tiny_llada"}
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-HUB_FILES = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json", "vocab.json", "merges.txt"]
+HUB_FILES = [
+    "config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "tokenizer*.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+]
+BERT = "bert"  # its model_type
+ANTIBERTY = "antiberty"  # its weights come with a package, the optional extra `antibody`
 MASK = "<|mask|>"  # where the config names none
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>")  # end-of-turn tokens of the families, where the tokenizer has them
 
@@ -28,14 +39,15 @@ TURN_ENDS = ("<|eot_id|>", "<|im_end|>")  # end-of-turn tokens of the families, 
 def load_model(name: str | Path, *, device: str | None = None, dtype: str | None = None) -> DiffusionModel:
     """Load a built-in model by name, a checkpoint from a local folder, or one from the hub by its ``owner/name``.
 
+    ``"antiberty"`` is a masked language model of antibodies that comes with the optional extra ``antibody``.
     ``device``: ``cpu``, ``cuda``, ...; default the accelerator if there is one. ``dtype``: default float32 on the
     CPU, bfloat16 elsewhere. Raises `UnknownNameError`, or `CheckpointError` naming the file and the key.
     """
-    folder = _folder(name)
+    folder, vocabulary = _folders(name)
     torch_device = _device(device)
     dtype = dtype or ("float32" if torch_device.type == "cpu" else "bfloat16")
     check_choice("dtype", dtype, DTYPES)
-    return _load_folder(str(name), folder, torch_device, dtype)
+    return _load_folder(str(name), folder, vocabulary, torch_device, dtype)
 
 
 def model_table() -> list[dict[str, Any]]:
@@ -48,6 +60,26 @@ def model_table() -> list[dict[str, Any]]:
     return table
 
 
+def _folders(name: str | Path) -> tuple[Path, Path]:
+    """Where the weights lie, and where the tokenizer does."""
+    if str(name) == ANTIBERTY:
+        return _antiberty()
+    folder = _folder(name)
+    return folder, folder
+
+
+def _antiberty() -> tuple[Path, Path]:
+    """Inside its package, whose code is not imported."""
+    spec = find_spec(ANTIBERTY)
+    if spec is None or not spec.submodule_search_locations:
+        raise CheckpointError(
+            f"the weights of {ANTIBERTY!r} come with the package of that name, which is not installed; "
+            "pip install 'blockserve[antibody]'"
+        )
+    models = Path(spec.submodule_search_locations[0]) / "trained_models"
+    return models / "AntiBERTy_md_smooth", models
+
+
 def _folder(name: str | Path) -> Path:
     if str(name) in ZOO_MODELS:
         return ZOO_MODELS[str(name)]
@@ -56,7 +88,7 @@ def _folder(name: str | Path) -> Path:
         return folder
     if HUB_ID.fullmatch(str(name)):
         return _download(str(name))
-    error = unknown_name("model", str(name), ZOO_MODELS)
+    error = unknown_name("model", str(name), [*ZOO_MODELS, ANTIBERTY])
     raise type(error)(f"{error}; or give a folder that holds config.json and model.safetensors, or an owner/name")
 
 
@@ -84,20 +116,42 @@ def _device(name: str | None) -> torch.device:
     return device
 
 
-def _load_folder(name: str, folder: Path, device: torch.device, dtype: str) -> DiffusionModel:
+def _load_folder(name: str, folder: Path, vocabulary: Path, device: torch.device, dtype: str) -> DiffusionModel:
     import torch
 
     from blockserve.checkpoints.tokenizer import read_tokenizer
+
+    reader, formats = _read_config(folder), _formats()
+    model_type = reader["model_type"]
+    if model_type not in (*formats, BERT):
+        known = ", ".join(sorted([*formats, BERT]))
+        raise CheckpointError(f"{reader.path}: model_type {model_type!r} is not supported; known: {known}")
+    tokenizer, torch_dtype = read_tokenizer(vocabulary), getattr(torch, dtype)
+    if model_type == BERT:
+        from blockserve.checkpoints.bert import load_bert
+
+        return load_bert(name, folder, reader, tokenizer, device, torch_dtype)
+    return _load_format(name, folder, formats[model_type], reader, tokenizer, device, torch_dtype)
+
+
+def _load_format(
+    name: str,
+    folder: Path,
+    fmt: Format,
+    reader: ConfigReader,
+    tokenizer: FastTokenizer | None,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> DiffusionModel:
+    from blockserve.checkpoints.format import find_mask_id
     from blockserve.checkpoints.weights import load_network
     from blockserve.execution.model import DiffusionModel
 
-    fmt, reader = _read_config(folder)
     config = fmt.read_config(reader)
-    tokenizer = read_tokenizer(folder)
-    mask_id, eos = _mask_id(reader, tokenizer), reader["eos_token_id"]
+    mask_id, eos = find_mask_id(reader, tokenizer, MASK), reader["eos_token_id"]
     return DiffusionModel(
         name=name,
-        network=load_network(folder, fmt, config, device, getattr(torch, dtype)),
+        network=load_network(folder, fmt, config, device, dtype),
         tokenizer=tokenizer,
         mask_id=mask_id,
         end_ids=_end_ids(eos, tokenizer),
@@ -107,36 +161,25 @@ def _load_folder(name: str, folder: Path, device: torch.device, dtype: str) -> D
     )
 
 
-def _read_config(folder: Path) -> tuple[Format, ConfigReader]:
+def _formats() -> dict[str, Format]:
+    """Families that the one transformer covers, by the ``model_type`` of their config."""
     from blockserve.checkpoints.dream import DREAM
-    from blockserve.checkpoints.format import ConfigReader
     from blockserve.checkpoints.llada import LLADA
     from blockserve.checkpoints.qwen import QWEN
+
+    return {model_type: fmt for fmt in (LLADA, DREAM, QWEN) for model_type in fmt.model_types}
+
+
+def _read_config(folder: Path) -> ConfigReader:
+    from blockserve.checkpoints.format import ConfigReader
 
     path = folder / "config.json"
     if not path.is_file():
         raise CheckpointError(f"{folder}: config.json is missing")
     try:
-        reader = ConfigReader(json.loads(path.read_text()), path)
+        return ConfigReader(json.loads(path.read_text()), path)
     except json.JSONDecodeError as error:
         raise CheckpointError(f"{path}: not JSON ({error})") from None
-    known = {model_type: fmt for fmt in (LLADA, DREAM, QWEN) for model_type in fmt.model_types}
-    model_type = reader["model_type"]
-    if model_type not in known:
-        raise CheckpointError(f"{path}: model_type {model_type!r} is not supported; known: {', '.join(sorted(known))}")
-    return known[model_type], reader
-
-
-def _mask_id(reader: ConfigReader, tokenizer: FastTokenizer | None) -> int:
-    """The config's, or the tokenizer's ``<|mask|>`` (Qwen-based checkpoints)."""
-    found = reader.get("mask_token_id")
-    if found is None and tokenizer is not None:
-        found = tokenizer.id_of(MASK)
-    if found is None:
-        raise CheckpointError(
-            f"{reader.path}: the field 'mask_token_id' is missing, and the tokenizer has no {MASK!r} token"
-        )
-    return found
 
 
 def _end_ids(eos: int | list[int], tokenizer: FastTokenizer | None) -> tuple[int, ...]:

@@ -1,15 +1,16 @@
-"""Safetensors, single or sharded, into a network: built without memory, filled tensor by tensor."""
+"""Weight files, single or sharded, into a network: built without memory, filled tensor by tensor."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import pickle
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from blockserve.checkpoints.format import Format
 from blockserve.core import CheckpointError
@@ -17,6 +18,7 @@ from blockserve.execution.model import BidirectionalTransformer, ModelConfig
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+PICKLED = "pytorch_model.bin"  # read as plain tensors, which runs none of its code
 
 
 def load_network(
@@ -30,18 +32,18 @@ def load_network(
         network = BidirectionalTransformer(config)
     wanted = {fmt.file_key(name): name for name, _ in network.named_parameters()}
     for path in weight_files(folder):
-        for key, tensor in _tensors(path):
+        for key, tensor in tensors(path):
             name = wanted.pop(key, None)
             if name is None:
-                raise CheckpointError(f"{path}: the key {key!r} is not expected in this architecture")
-            _assign(network, name, tensor, device, dtype, f"{path}: the key {key!r}")
+                raise unexpected_key(path, key)
+            assign(network, name, tensor, device, dtype, f"{path}: the key {key!r}")
     if wanted:
-        raise CheckpointError(f"{folder}: the key {sorted(wanted)[0]!r} is missing ({len(wanted)} keys in all)")
+        raise missing_key(folder, wanted)
     return network.eval().requires_grad_(False)
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a checkpoint, by its index or the single file."""
+    """The weight files of a checkpoint: by its index, the single safetensors file, or the older pickled one."""
     index = folder / INDEX
     if index.is_file():
         try:
@@ -52,12 +54,17 @@ def weight_files(folder: Path) -> list[Path]:
         if missing:
             raise CheckpointError(f"{folder}: the shard {missing[0]!r} named in {INDEX} is missing")
         return [folder / name for name in names]
-    if not (folder / SINGLE).is_file():
-        raise CheckpointError(f"{folder}: neither {SINGLE} nor {INDEX} is there")
-    return [folder / SINGLE]
+    for name in (SINGLE, PICKLED):
+        if (folder / name).is_file():
+            return [folder / name]
+    raise CheckpointError(f"{folder}: neither {SINGLE} nor {INDEX} is there, nor a {PICKLED}")
 
 
-def _tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+def tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+    """Keys and tensors of one file, on the CPU."""
+    if path.suffix == ".bin":
+        yield from _pickled_tensors(path)
+        return
     try:
         with safe_open(path, framework="pt") as file:
             for key in file.keys():  # noqa: SIM118 (safe_open is no mapping)
@@ -66,9 +73,29 @@ def _tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
         raise CheckpointError(f"{path}: not a whole safetensors file ({error})") from None
 
 
-def _assign(
-    network: BidirectionalTransformer, name: str, tensor: Tensor, device: torch.device, dtype: torch.dtype, what: str
-) -> None:
+def _pickled_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+    try:
+        held = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(f"{path}: not a file of plain tensors ({reason})") from None
+    if not isinstance(held, dict) or not all(isinstance(tensor, Tensor) for tensor in held.values()):
+        raise CheckpointError(f"{path}: must hold tensors by their keys, as `torch.save(model.state_dict())` writes")
+    yield from held.items()
+
+
+def unexpected_key(path: Path, key: str) -> CheckpointError:
+    """The error (not raised here) for a key that the architecture does not have."""
+    return CheckpointError(f"{path}: the key {key!r} is not expected in this architecture")
+
+
+def missing_key(folder: Path, keys: Collection[str]) -> CheckpointError:
+    """The error (not raised here) for keys that no file holds; names the first."""
+    return CheckpointError(f"{folder}: the key {min(keys)!r} is missing ({len(keys)} keys in all)")
+
+
+def assign(network: nn.Module, name: str, tensor: Tensor, device: torch.device, dtype: torch.dtype, what: str) -> None:
+    """Make ``tensor`` the parameter ``name``, cast and moved; a wrong shape raises and says ``what`` it was."""
     module_name, _, leaf = name.rpartition(".")
     module = network.get_submodule(module_name)
     expected = tuple(getattr(module, leaf).shape)

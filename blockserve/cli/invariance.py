@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from blockserve.cli.app import app, last_line, option
 def check_invariance(
     model: Annotated[str, typer.Option(help="Built-in name or checkpoint folder.")] = "tiny-llada",
     tasks: Annotated[str, typer.Option(help='Built-in families, "a,b" or "all".')] = "arithmetic",
+    prompts: Annotated[Path | None, option("JSONL of your own instead: id, prompt, max_new_tokens.")] = None,
     number: Annotated[int, typer.Option("-n", "--requests", help="Problems a family.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the problems.")] = 0,
     block_length: Annotated[int | None, option("L, tokens of a block.")] = None,
@@ -28,7 +30,8 @@ def check_invariance(
 
     loaded = load_model(model, device=device, dtype=dtype)
     options = {"block_length": block_length, "threshold": threshold, "cache": cache}
-    found = check(loaded, Workload.tasks(tasks, n=number, seed=seed), **options)
+    workload = Workload.tasks(tasks, n=number, seed=seed) if prompts is None else Workload.from_jsonl(prompts)
+    found = check(loaded, workload, **options)
     print(f"{loaded.name} in {str(loaded.dtype).removeprefix('torch.')} on {loaded.device}: {found.requests} requests")
     print(found.table.to_string())
     agreement = {way: found.agreement(way) for way in found.differences}

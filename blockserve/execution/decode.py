@@ -18,7 +18,7 @@ from blockserve.core import CommitRule, Factor, Quota, Threshold
 def propose(logits: Tensor, banned: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The token each position would take and the confidence in it.
 
-    ``logits`` [R, L, V] raw; ``banned`` int [n]: ids never chosen (the mask id), yet kept in the softmax;
+    ``logits`` [R, L, V] raw; ``banned`` int [n]: ids never chosen (the mask among them), kept in the softmax;
     ``noise`` [R, L, V] float64 is added to the choice only (sampling). Returns tokens int [R, L] (argmax, ties to
     the lowest id) and confidence float64 [R, L]: the softmax at temperature 1, in float64, at that token.
     """

@@ -1,8 +1,8 @@
-"""One bidirectional transformer for LLaDA, Dream and the Qwen-based diffusion models.
+"""One bidirectional transformer for LLaDA, Dream and the Qwen-based diffusion models; what the engine asks of any.
 
 RMSNorm, rotary positions (half-split), grouped-query attention without a causal mask, SwiGLU; optional qkv bias
 and q/k norm. It knows nothing of blocks or schedules: it maps token ids at given positions to hidden states,
-and, when handed a KV cache, lets the rows' queries attend to cached keys.
+and, when handed a KV cache, lets the rows' queries attend to cached keys. BERT's network is in bert.py.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from blockserve.core import ConfigError
 
 
 @dataclass(frozen=True)
-class ModelConfig:
-    """Shape of a model, read from a checkpoint's config by `blockserve.checkpoints`."""
+class Shape:
+    """Sizes of any network, for memory and manifests."""
 
     vocab_size: int
     hidden_size: int
@@ -29,6 +29,14 @@ class ModelConfig:
     num_kv_heads: int
     intermediate_size: int
     head_dim: int
+
+    shifted = False  # no field: only Dream predicts position j from j - 1
+
+
+@dataclass(frozen=True)
+class ModelConfig(Shape):
+    """What `BidirectionalTransformer` is built from, read from a checkpoint's config by `blockserve.checkpoints`."""
+
     rope_theta: float
     rms_norm_eps: float
     max_positions: int
@@ -174,6 +182,18 @@ class BidirectionalTransformer(nn.Module):
         return F.linear(hidden, self.embed.weight if self.lm_head is None else self.lm_head.weight)
 
 
+class Network(Protocol):
+    """What the executor asks of a network; `BidirectionalTransformer` says what goes in and out."""
+
+    config: Shape
+    embed: nn.Embedding  # its weight tells device and dtype
+
+    def __call__(
+        self, ids: Tensor, positions: Tensor, visible: Tensor | None = None, cache: LayerCache | None = None
+    ) -> Tensor: ...
+    def head(self, hidden: Tensor) -> Tensor: ...
+
+
 class Tokenizer(Protocol):
     """Text ↔ ids. A special token written out in a text becomes its id; `decode` leaves special tokens out."""
 
@@ -185,12 +205,12 @@ class Tokenizer(Protocol):
 class DiffusionModel:
     """A network with what is needed to decode with it. Built by `blockserve.checkpoints.load_model`.
 
-    ``end_ids``: tokens that end an output (EOS, end of turn); ``banned_ids``: never chosen (mask, ids the tokenizer
-    does not know); ``context``: the widest row in tokens.
+    ``end_ids``: tokens that end an output (EOS, end of turn), none in a model without that habit; ``banned_ids``:
+    never chosen (mask, ids the tokenizer does not know, BERT's special tokens); ``context``: the widest row in tokens.
     """
 
     name: str
-    network: BidirectionalTransformer
+    network: Network
     tokenizer: Tokenizer | None
     mask_id: int
     end_ids: tuple[int, ...]

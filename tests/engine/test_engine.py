@@ -309,7 +309,7 @@ def test_faults_in_a_folder_name_the_file_and_the_key(folder):
     for change, match in (
         (
             {"model_type": "gpt2"},
-            "model_type 'gpt2' is not supported; known: Dream, a2d-llama, a2d-qwen2, a2d-qwen3, dream, llada",
+            "model_type 'gpt2' is not supported; known: Dream, a2d-llama, a2d-qwen2, a2d-qwen3, bert, dream, llada",
         ),
         ({"mask_token_id": None}, "config.json: the field 'mask_token_id' is missing"),
         ({"d_model": None}, "config.json: the field 'd_model' is missing"),
