@@ -66,7 +66,8 @@ class Run:
 class Engine:
     """A model, a policy and a way to decode.
 
-    ``model``: a built-in name, a checkpoint folder, or a loaded `DiffusionModel`. ``preset`` names policy, decode
+    ``model``: a built-in name, a checkpoint folder, or a loaded `DiffusionModel`; ``device dtype chat`` as in
+    `load_model`. ``preset`` names policy, decode
     and exec config; keyword options override its parts and are recorded: ``order fill quantum reserve
     max_wait_cycles slots token_budget``, ``threshold`` or ``quota`` or ``factor`` or ``rule``, ``block_length cache
     suffix eos temperature``, ``head compaction``. ``max_new_tokens``: limit of requests that state none.
@@ -81,6 +82,7 @@ class Engine:
         *,
         device: str | None = None,
         dtype: str | None = None,
+        chat: bool = False,
         max_new_tokens: int = DEFAULT_LIMIT,
         trace_level: str = "cycle",
         clock: str = "wall",
@@ -92,7 +94,9 @@ class Engine:
         check_choice("trace level", trace_level, LEVELS)
         check_choice("clock", clock, CLOCKS)
         check_int("max_new_tokens", max_new_tokens, 1)
-        self.model = load_model(model, device=device, dtype=dtype) if isinstance(model, (str, Path)) else model
+        self.model = (
+            load_model(model, device=device, dtype=dtype, chat=chat) if isinstance(model, (str, Path)) else model
+        )
         self.config: EngineConfig = self._with_budget(config)
         self.max_new_tokens, self.trace_level, self.clock = max_new_tokens, trace_level, clock
         self.seed, self.check = seed, check

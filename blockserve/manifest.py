@@ -42,6 +42,7 @@ def run_record(engine: Engine, workload: Workload) -> RunRecord:
             "hidden_size": shape.hidden_size,
             "vocab_size": shape.vocab_size,
             "shifted": shape.shifted,
+            "chat": model.chat,
         },
         device=str(model.device),
         dtype=str(model.dtype).removeprefix("torch."),

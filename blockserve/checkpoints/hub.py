@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ HUB_FILES = [
     "vocab.json",
     "vocab.txt",
     "merges.txt",
+    "chat_template.jinja",
 ]
 BERT = "bert"  # its model_type
 ANTIBERTY = "antiberty"  # its weights come with a package, the optional extra `antibody`
@@ -36,18 +38,30 @@ MASK = "<|mask|>"  # where the config names none
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>")  # end-of-turn tokens of the families, where the tokenizer has them
 
 
-def load_model(name: str | Path, *, device: str | None = None, dtype: str | None = None) -> DiffusionModel:
+def load_model(
+    name: str | Path, *, device: str | None = None, dtype: str | None = None, chat: bool = False
+) -> DiffusionModel:
     """Load a built-in model by name, a checkpoint from a local folder, or one from the hub by its ``owner/name``.
 
     ``"antiberty"`` is a masked language model of antibodies that comes with the optional extra ``antibody``.
     ``device``: ``cpu``, ``cuda``, ...; default the accelerator if there is one. ``dtype``: default float32 on the
-    CPU, bfloat16 elsewhere. Raises `UnknownNameError`, or `CheckpointError` naming the file and the key.
+    CPU, bfloat16 elsewhere. ``chat``: read every prompt as a user's turn, by the template in the checkpoint's folder.
+    Raises `UnknownNameError`, or `CheckpointError` naming the file and the key.
     """
     folder, vocabulary = _folders(name)
     torch_device = _device(device)
     dtype = dtype or ("float32" if torch_device.type == "cpu" else "bfloat16")
     check_choice("dtype", dtype, DTYPES)
-    return _load_folder(str(name), folder, vocabulary, torch_device, dtype)
+    model = _load_folder(str(name), folder, vocabulary, torch_device, dtype)
+    return _in_chat(model, vocabulary) if chat else model
+
+
+def _in_chat(model: DiffusionModel, vocabulary: Path) -> DiffusionModel:
+    from blockserve.checkpoints.chat import ChatTokenizer
+
+    if model.tokenizer is None:
+        raise CheckpointError(f"{vocabulary}: chat needs a tokenizer, and the folder has none")
+    return replace(model, tokenizer=ChatTokenizer(model.tokenizer, vocabulary), chat=True)
 
 
 def model_table() -> list[dict[str, Any]]:
@@ -56,8 +70,13 @@ def model_table() -> list[dict[str, Any]]:
     for name, folder in ZOO_MODELS.items():
         config = json.loads((folder / "config.json").read_text())
         card = json.loads((folder / "card.json").read_text()) if (folder / "card.json").is_file() else {}
-        table.append({"name": name, "family": config["model_type"], "context": config["max_sequence_length"]} | card)
+        table.append({"name": name, "family": config["model_type"], "context": _context(config)} | card)
     return table
+
+
+def _context(config: dict[str, Any]) -> int:
+    """Positions of a model of the package, whose formats are LLaDA's and Dream's."""
+    return config["max_sequence_length"] if config["model_type"] == "llada" else config["max_position_embeddings"]
 
 
 def _folders(name: str | Path) -> tuple[Path, Path]:

@@ -77,6 +77,11 @@ class FastTokenizer:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
 
+    @property
+    def backend(self) -> Tokenizer:
+        """The library's own tokenizer."""
+        return self._tokenizer
+
     def encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 

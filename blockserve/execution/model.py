@@ -206,7 +206,8 @@ class DiffusionModel:
     """A network with what is needed to decode with it. Built by `blockserve.checkpoints.load_model`.
 
     ``end_ids``: tokens that end an output (EOS, end of turn), none in a model without that habit; ``banned_ids``:
-    never chosen (mask, ids the tokenizer does not know, BERT's special tokens); ``context``: the widest row in tokens.
+    never chosen (mask, ids the tokenizer does not know, BERT's special tokens); ``context``: the widest row in tokens;
+    ``chat``: the tokenizer reads a prompt as a user's turn.
     """
 
     name: str
@@ -217,6 +218,7 @@ class DiffusionModel:
     pad_id: int
     context: int
     banned_ids: tuple[int, ...]
+    chat: bool = False
 
     @property
     def shifted(self) -> bool:
