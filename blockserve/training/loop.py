@@ -19,8 +19,9 @@ from tqdm.auto import tqdm
 from blockserve.core import ConfigError, check_int
 from blockserve.execution.model import BidirectionalTransformer
 from blockserve.training.data import MicroBatch, RowSource
-from blockserve.training.recipes import Recipe
+from blockserve.training.recipes import Recipe, get_recipe
 from blockserve.training.tokenizer import build_tokenizer
+from blockserve.training.warm import warm_start
 from blockserve.workload.problems import problems
 from blockserve.workload.tasks import TASKS
 
@@ -100,7 +101,8 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = True, max_steps:
 
     ``resume`` goes on from a saved state (which must be of the same recipe); otherwise the run starts anew and
     replaces what was there. ``max_steps`` stops early, after that many steps in all, with the state saved.
-    An interrupt saves the state too. Raises `ConfigError` when the saved state is of another recipe.
+    A recipe with a base trains that first, in ``folder/base``. An interrupt saves the state too. Raises `ConfigError`
+    when the saved state is of another recipe.
     """
     if max_steps is not None:
         check_int("max_steps", max_steps, 1)
@@ -130,6 +132,10 @@ class _Run:
             (folder / LOG).write_text("")
             self.tokenizer = build_tokenizer(_texts(recipe), recipe.vocab_size)
             self.tokenizer.save(str(folder / TOKENIZER))
+            if recipe.base is not None:
+                first = train(get_recipe(recipe.base), folder / "base", resume=resume)
+                warm_start(self.model, self.tokenizer, first.model, first.tokenizer)
+                self.seconds = 60 * first.minutes
         self.source = RowSource(recipe, self.tokenizer)
         held_out = RowSource(recipe, self.tokenizer, split="test")  # batches of the last phase, all tasks
         self.held_out = [micro for i in range(HELD_OUT_BATCHES) for micro in held_out.batch(recipe.steps + i)]
@@ -223,7 +229,7 @@ class _Run:
 
 
 def _texts(recipe: Recipe) -> list[str]:
-    """What the tokenizer learns from: training problems of every task, in equal shares."""
-    share = -(-recipe.tokenizer_problems // len(recipe.tasks))
-    drawn = (p for name in recipe.tasks for p in problems(TASKS[name], share, recipe.seed, "train"))
+    """What the tokenizer learns from: training problems of every task."""
+    shares = zip(recipe.tasks, recipe.tokenizer_problems, strict=True)
+    drawn = (p for name, n in shares for p in problems(TASKS[name], n, recipe.seed, "train"))
     return [p.prompt + p.answer for p in drawn]

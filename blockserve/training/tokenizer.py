@@ -23,7 +23,7 @@ def build_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     """Learn a tokenizer of exactly ``vocab_size`` tokens; ids 0 and 1 are `EOS` and `MASK`.
 
     The vocabulary is the two special tokens, 256 bytes, the numbers " 0" to " 99", and merges learned on
-    ``texts`` with all digits taken out, so that learned merges never touch a number.
+    ``texts`` cut at their numbers, so that learned merges never touch one.
     """
     tokens = [EOS, MASK, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     merges = [(SPACE, str(d)) for d in range(10)] + [(f"{SPACE}{n // 10}", str(n % 10)) for n in range(10, 100)]
@@ -49,5 +49,5 @@ def _learn_merges(texts: Iterable[str], count: int) -> list[tuple[str, str]]:
     trainer = trainers.BpeTrainer(
         vocab_size=len(alphabet) + count, initial_alphabet=alphabet, min_frequency=2, show_progress=False
     )
-    learner.train_from_iterator((re.sub(r"[0-9]+", "", text) for text in texts), trainer)
+    learner.train_from_iterator((part for text in texts for part in re.split(r"[0-9]+", text)), trainer)
     return [tuple(pair) for pair in json.loads(learner.to_str())["model"]["merges"]]

@@ -20,7 +20,7 @@ from blockserve.workload.problems import Grade, Problem, TaskFamily, pick
 FACTS = (2, 5)  # fewest and most
 UNTOLD_SHARE = 1 / 8
 UNTOLD = "The facts do not say."
-NAMES = ("Mia", "Ana", "Zoe", "Lena", "Ruth", "Nora", "Ida", "Eva", "Tom", "Ben", "Max", "Leo", "Sam", "Paul", "Omar")
+NAMES = ("Mia", "Ana", "Zoe", "Lena", "Ruth", "Nora", "Tom", "Ben", "Max", "Leo", "Sam", "Paul")
 
 
 @dataclass(frozen=True)
@@ -41,37 +41,37 @@ RELATIONS = (
         "{name} lives in {value}.",
         "Where does {name} live?",
         "Who lives in {value}?",
-        ("Rome", "Oslo", "Paris", "Cairo", "Lima", "Delhi", "Tokyo", "Bern", "Kyoto", "Quito", "Dublin", "Vienna"),
+        ("Rome", "Oslo", "Paris", "Cairo", "Lima", "Delhi", "Tokyo", "Bern"),
     ),
     Relation(
         "{name} is a {value}.",
         "What is {name}'s job?",
         "Who is a {value}?",
-        ("cook", "doctor", "farmer", "teacher", "baker", "pilot", "singer", "painter", "nurse", "judge", "sailor"),
+        ("cook", "doctor", "farmer", "teacher", "baker", "pilot", "singer", "nurse"),
     ),
     Relation(
         "{name} likes {value}.",
         "What does {name} like?",
         "Who likes {value}?",
-        ("tea", "bread", "rice", "soup", "cheese", "honey", "fish", "salad", "pasta", "juice", "milk", "cocoa"),
+        ("tea", "bread", "rice", "soup", "cheese", "honey", "fish", "milk"),
     ),
     Relation(
         "{name} has a {value}.",
         "Which animal does {name} have?",
         "Who has a {value}?",
-        ("cat", "dog", "horse", "goat", "rabbit", "parrot", "sheep", "duck", "hamster", "turtle", "donkey", "mouse"),
+        ("cat", "dog", "horse", "goat", "rabbit", "parrot", "duck", "mouse"),
     ),
     Relation(
         "{name} was born in {value}.",
         "When was {name} born?",
         "Who was born in {value}?",
-        ("January", "March", "April", "May", "June", "July", "August", "October", "November", "December"),
+        ("March", "April", "May", "June", "July", "August", "October", "December"),
     ),
     Relation(
         "{name} speaks {value}.",
         "Which language does {name} speak?",
         "Who speaks {value}?",
-        ("French", "Arabic", "Hindi", "Greek", "Polish", "Danish", "Korean", "Swahili", "Turkish", "Welsh", "Czech"),
+        ("French", "Arabic", "Hindi", "Greek", "Polish", "Danish", "Korean", "Welsh"),
     ),
 )
 LEADS = ("", "Facts: ", "Read this. ", "Here is what we know. ", "Some facts first. ")

@@ -11,13 +11,18 @@ from blockserve.core import ConfigError
 from blockserve.geometry import num_blocks
 from blockserve.training.recipes import get_recipe
 from blockserve.training.tokenizer import EOS, MASK, build_tokenizer
+from blockserve.workload import facts
 from blockserve.workload.tasks import TASKS, problems
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    texts = [p.prompt + p.answer for p in problems(TASKS["arithmetic"], 4000, 0, "train")]
-    return build_tokenizer(texts, get_recipe("tiny-llada").vocab_size)
+    """That of both models of the package."""
+    recipe = get_recipe("tiny-llada")
+    assert get_recipe("tiny-dream").tokenizer_problems == recipe.tokenizer_problems
+    shares = zip(recipe.tasks, recipe.tokenizer_problems, strict=True)
+    texts = [p.prompt + p.answer for task, n in shares for p in problems(TASKS[task], n, recipe.seed, "train")]
+    return build_tokenizer(texts, recipe.vocab_size)
 
 
 @given(st.text())
@@ -34,14 +39,31 @@ def test_numbers_to_99_are_one_token(tokenizer):
     assert tokenizer.encode(" 123").tokens == ["Ġ12", "3"]
 
 
-def test_answers_take_one_to_five_blocks_and_round_trip(tokenizer):
+BLOCKS = {
+    "arithmetic": {1, 2, 3, 4, 5},
+    "code": {1, 2, 3},
+    "program": {1, 2, 3, 4, 5},
+    "algebra": {2, 3, 4, 5, 6},
+    "facts": {1},
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_answers_fit_their_limit_in_unlike_numbers_of_blocks_and_round_trip(tokenizer, task):
     blocks = set()
-    for p in problems(TASKS["arithmetic"], 2000, 1):
+    for p in problems(TASKS[task], 1000, 1):
         ids = tokenizer.encode(p.answer).ids
-        assert tokenizer.encode(p.prompt + p.answer).ids == tokenizer.encode(p.prompt).ids + ids
+        if not p.prompt.endswith("\n"):  # else the line's end and the next indent would be one token
+            assert tokenizer.encode(p.prompt + p.answer).ids == tokenizer.encode(p.prompt).ids + ids
         assert tokenizer.decode(ids) == p.answer
+        assert len(ids) < TASKS[task].max_new_tokens, "room for the end token"
         blocks.add(num_blocks(len(ids) + 1, 16))
-    assert blocks == {1, 2, 3, 4, 5}
+    assert blocks == BLOCKS[task]
+
+
+def test_names_and_things_of_the_facts_are_one_token(tokenizer):
+    words = [*facts.NAMES, *(value for relation in facts.RELATIONS for value in relation.values)]
+    assert {word for word in words if len(tokenizer.encode(f" {word}").ids) > 1} == set()
 
 
 def test_special_tokens(tokenizer):

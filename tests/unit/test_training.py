@@ -23,6 +23,7 @@ from blockserve.training.export import export
 from blockserve.training.loop import initial_model, learning_rate, masked_logits, train
 from blockserve.training.recipes import RECIPES, Phase, Recipe, get_recipe
 from blockserve.training.tokenizer import build_tokenizer
+from blockserve.training.warm import warm_start
 from blockserve.workload.tasks import TASKS, problems, split_of
 
 SMALL = replace(
@@ -35,7 +36,9 @@ SMALL = replace(
     vocab_size=640,
     tasks=("arithmetic",),
     phases=(Phase(0, (1.0,), by_kind=0.0), Phase(6, (1.0,), by_kind=0.5)),
-    tokenizer_problems=3000,
+    tokenizer_problems=(3000,),
+    base=None,
+    learning_rate=2e-3,
     head_scale=1.0,
     steps=12,
     warmup_steps=3,
@@ -155,7 +158,8 @@ def test_rows_of_a_shifted_model_show_the_first_token_that_step_0_commits(source
 
 def test_rows_are_of_each_task_as_often_as_the_recipe_says(source):
     families = ("arithmetic", "algebra")
-    both = RowSource(replace(SMALL, tasks=families, phases=(Phase(0, (0.25, 0.75), 0.0),)), source.tokenizer)
+    shares = {"phases": (Phase(0, (0.25, 0.75), 0.0),), "tokenizer_problems": (1, 1)}
+    both = RowSource(replace(SMALL, tasks=families, **shares), source.tokenizer)
     rng = np.random.default_rng(6)
     texts = [source.tokenizer.decode(both.free_row(rng, both.recipe.phase(0)).truth.tolist()) for _ in range(400)]
     assert 0.18 < np.mean(["How many" in text or "total" in text for text in texts]) < 0.32
@@ -263,6 +267,34 @@ def test_an_interrupt_keeps_what_is_done(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("*.partial"))
 
 
+def test_a_model_starts_from_its_base_token_by_token(tmp_path, monkeypatch):
+    """Other tokens: a token that the base has keeps its rows, another is the mean of what the base writes it with."""
+    base = replace(SMALL, name="base", vocab_size=600, steps=3)
+    monkeypatch.setitem(RECIPES, "base", base)
+    started = train(replace(SMALL, base="base", steps=3), tmp_path, max_steps=1)
+    first = train(base, tmp_path / "base")
+    assert first.steps == 3 and started.minutes >= first.minutes
+    fresh = initial_model(SMALL)
+    warm_start(fresh, started.tokenizer, first.model, first.tokenizer)
+    ours, theirs = fresh.state_dict(), weights(first)
+    for name, weight in ours.items():
+        if name not in ("embed.weight", "lm_head.weight"):
+            assert torch.equal(weight, theirs[name]), name
+    for token in (" 7", "a"):
+        (i,), (j,) = started.tokenizer.encode(token).ids, first.tokenizer.encode(token).ids
+        assert torch.equal(ours["embed.weight"][i], theirs["embed.weight"][j])
+    new = next(t for t in started.tokenizer.get_vocab() if t not in first.tokenizer.get_vocab() and t.startswith("Ġ"))
+    spelled = first.tokenizer.encode(new.replace("Ġ", " ")).ids
+    assert len(spelled) > 1
+    torch.testing.assert_close(
+        ours["lm_head.weight"][started.tokenizer.token_to_id(new)], theirs["lm_head.weight"][spelled].mean(0)
+    )
+    moved = (weights(started)["norm.weight"] - theirs["norm.weight"]).abs().max()
+    assert 0 < moved < 0.01, "one step away from the base"
+    with pytest.raises(ConfigError, match="the base has another shape"):
+        warm_start(initial_model(replace(SMALL, num_layers=3)), started.tokenizer, first.model, first.tokenizer)
+
+
 def test_another_recipe_is_refused_and_starting_anew_is_possible(tmp_path):
     train(SMALL, tmp_path, max_steps=1)
     other = replace(SMALL, learning_rate=0.5)
@@ -291,7 +323,7 @@ def test_an_exported_model_is_a_checkpoint_with_a_card(architecture, model_type,
 
 
 def test_the_card_shows_what_eval_prints(tmp_path):
-    both = {"tasks": ("facts", "arithmetic"), "phases": (Phase(0, (0.5, 0.5), by_kind=0.5),)}
+    both = {"tasks": ("facts", "arithmetic"), "phases": (Phase(0, (0.5, 0.5), 0.5),), "tokenizer_problems": (300, 3000)}
     recipe = replace(SMALL, block_lengths=(8, 16), block_odds=(0.5, 0.5), **both)
     measured = export(train(recipe, tmp_path / "run", max_steps=2), tmp_path / "out", problems=2)
     assert [(q.task, q.block_length, q.limit) for q in measured] == [
@@ -332,15 +364,23 @@ def test_the_learning_rate_warms_up_and_falls_to_zero():
 
 def test_recipes_are_checked():
     for name, recipe in RECIPES.items():
-        assert get_recipe(name) is recipe and recipe.name == name and recipe.tasks == tuple(TASKS)
+        assert get_recipe(name) is recipe and recipe.name == name
+        assert recipe.base is None or recipe.tasks == tuple(TASKS)
         assert all(sum(phase.task_odds) == pytest.approx(1) for phase in recipe.phases)
         assert all(recipe.phases[-1].task_odds), "at the end every task is drawn"
-        assert 1e6 < sum(p.numel() for p in initial_model(recipe).parameters()) < 1.2e6
+        assert 0.9e6 < sum(p.numel() for p in initial_model(recipe).parameters()) < 1.2e6
     with pytest.raises(UnknownNameError, match=r"unknown recipe 'tiny-lada'\. Did you mean 'tiny-llada'"):
         get_recipe("tiny-lada")
     with pytest.raises(UnknownNameError, match="unknown task 'sums'"):
-        Recipe(name="x", tasks=("sums",), phases=())
-    bad = ({"steps": 0}, {"learning_rate": 0.0}, {"free_share": 1.5}, {"block_odds": (1.0,)}, {"phases": ()})
+        Recipe(name="x", tasks=("sums",), phases=(), tokenizer_problems=(1,))
+    bad = (
+        {"steps": 0},
+        {"learning_rate": 0.0},
+        {"free_share": 1.5},
+        {"block_odds": (1.0,)},
+        {"phases": ()},
+        {"tokenizer_problems": ()},
+    )
     for change in bad:
         with pytest.raises(ConfigError, match=next(iter(change))):
             replace(SMALL, **change)
