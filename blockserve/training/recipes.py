@@ -141,7 +141,8 @@ TINY_LLADA = (
         name="tiny-llada",
         base="tiny-llada-base",
         tasks=FAMILIES,
-        phases=(Phase(0, ODDS, by_kind=0.5),),
+        # sums are known from the base
+        phases=(Phase(0, ODDS, by_kind=0.5), Phase(3186, (0.12, 0.17, 0.27, 0.24, 0.20), by_kind=0.3)),
         tokenizer_problems=TOKENIZER_PROBLEMS,
         learning_rate=1.5e-3,
         steps=7500,
@@ -162,7 +163,12 @@ TINY_DREAM = (
         name="tiny-dream",
         base="tiny-dream-base",
         tasks=FAMILIES,
-        phases=(Phase(0, ODDS, by_kind=0.5),),
+        # first to add, which the base is worst at
+        phases=(
+            Phase(0, ODDS, by_kind=0.5),
+            Phase(2558, (0.45, 0.03, 0.10, 0.35, 0.07), by_kind=0.7),
+            Phase(5200, ODDS, by_kind=0.5),
+        ),
         tokenizer_problems=TOKENIZER_PROBLEMS,
         learning_rate=1.5e-3,
         steps=7500,

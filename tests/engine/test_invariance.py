@@ -1,7 +1,7 @@
 """A request's tokens do not depend on its company: batch, row, schedule, preemption, execution details.
 
 float64 on random workloads, as the design promises; the float32 cases on fixed workloads are in test_conformance
-(golden vectors) and test_tiny_llada (the trained model).
+(golden vectors) and test_tiny_models (the trained models).
 """
 
 from __future__ import annotations
