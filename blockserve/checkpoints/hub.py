@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blockserve.execution.model import DiffusionModel, ModelConfig
 
 ZOO = Path(__file__).parent / "zoo"
-ZOO_MODELS = {"tiny-llada": ZOO / "tiny_llada"}
+ZOO_MODELS = {"tiny-llada": ZOO / "tiny_llada", "tiny-dream": ZOO / "tiny_dream"}
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 HUB_FILES = [

@@ -91,9 +91,10 @@ def initial_model(recipe: Recipe) -> BidirectionalTransformer:
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
-    """Linear warm-up, then a cosine to zero at the recipe's last step."""
+    """Linear warm-up, then a cosine to zero at the recipe's last step; times the rate of the phase."""
     warm = min(1.0, (step + 1) / max(1, recipe.warmup_steps))
-    return recipe.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
+    peak = recipe.phase(step).rate * recipe.learning_rate
+    return peak * warm * 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
 
 
 def train(recipe: Recipe, folder: str | Path, *, resume: bool = True, max_steps: int | None = None) -> TrainResult:

@@ -15,15 +15,17 @@ from blockserve.workload.tasks import TASKS
 @dataclass(frozen=True)
 class Phase:
     """What rows are drawn from step ``start`` on: ``task_odds``: how often a row is of each task; ``by_kind``: the
-    share of the free rows that hide every occurrence of a token at once."""
+    share of the free rows that hide every occurrence of a token at once. ``rate`` multiplies the learning rate."""
 
     start: int
     task_odds: tuple[float, ...]
     by_kind: float
+    rate: float = 1.0
 
     def __post_init__(self) -> None:
         check_int("start", self.start, 0)
         check_number("by_kind", self.by_kind, 0.0, 1.0)
+        check_number("rate", self.rate, 0.0, open_low=True)
 
 
 @dataclass(frozen=True)
@@ -141,12 +143,18 @@ TINY_LLADA = (
         name="tiny-llada",
         base="tiny-llada-base",
         tasks=FAMILIES,
-        # sums are known from the base
-        phases=(Phase(0, ODDS, by_kind=0.5), Phase(3186, (0.12, 0.17, 0.27, 0.24, 0.20), by_kind=0.3)),
+        # what is worst is drawn most: sums are known from the base, to find a fact takes longest
+        phases=(
+            Phase(0, ODDS, by_kind=0.5),
+            Phase(3186, (0.12, 0.17, 0.27, 0.24, 0.20), by_kind=0.3),
+            Phase(4656, (0.10, 0.05, 0.20, 0.20, 0.45), by_kind=0.3),
+            Phase(6238, (0.10, 0.10, 0.26, 0.26, 0.28), by_kind=0.3),
+            Phase(9300, (0.08, 0.14, 0.08, 0.40, 0.30), by_kind=0.4, rate=2.0),
+        ),
         tokenizer_problems=TOKENIZER_PROBLEMS,
         learning_rate=1.5e-3,
-        steps=7500,
-        head_scale=0.4,
+        steps=12_000,
+        head_scale=0.5,
     ),
 )
 DREAM_SHAPE: dict[str, Any] = {"architecture": "dream", "num_kv_heads": 2}
@@ -163,16 +171,17 @@ TINY_DREAM = (
         name="tiny-dream",
         base="tiny-dream-base",
         tasks=FAMILIES,
-        # first to add, which the base is worst at
+        # what is worst is drawn most: first to add, then to find a fact
         phases=(
             Phase(0, ODDS, by_kind=0.5),
             Phase(2558, (0.45, 0.03, 0.10, 0.35, 0.07), by_kind=0.7),
-            Phase(5200, ODDS, by_kind=0.5),
+            Phase(4016, (0.10, 0.05, 0.25, 0.15, 0.45), by_kind=0.3),
+            Phase(5676, (0.12, 0.13, 0.28, 0.17, 0.30), by_kind=0.3),
         ),
         tokenizer_problems=TOKENIZER_PROBLEMS,
         learning_rate=1.5e-3,
-        steps=7500,
-        head_scale=0.4,
+        steps=8700,
+        head_scale=0.5,
         **DREAM_SHAPE,
     ),
 )

@@ -1,9 +1,9 @@
 """Questions about facts that the prompt gives: short answers of one block.
 
-Two to five facts, several of one kind, then a question about one of them, from either side. One question in eight is
+Two to five facts, each of another kind, then a question about one of them, from either side. One question in eight is
 about something that no fact tells, and the only right answer says so::
 
-    Tom lives in Rome. Ana is a cook. Ana lives in Oslo. Where does Ana live?
+    Tom likes rice. Ana lives in Oslo. Ana has a cat. Where does Ana live?
      Ana lives in Oslo.
 """
 
@@ -79,31 +79,20 @@ ASKS = ("{question}", "Question: {question}", "Now tell me: {question}", "{quest
 
 
 def generate(rng: np.random.Generator) -> Problem:
-    """Draw facts of one to three kinds in which every name and value occurs once a kind, and a question."""
-    asked = pick(rng, RELATIONS)
+    """Draw facts, each of another kind, and a question about the first of them."""
     count = int(rng.integers(FACTS[0], FACTS[1] + 1))
-    kinds = [asked] + [asked if rng.random() < 0.5 else pick(rng, RELATIONS) for _ in range(count - 1)]
-    names, values = _draw_without_repeats(rng, kinds)
-    told = [k.told.format(name=n, value=v) for k, n, v in zip(kinds, names, values, strict=True)]
+    kinds = [RELATIONS[i] for i in rng.permutation(len(RELATIONS))[:count]]
+    chosen = [(pick(rng, NAMES), pick(rng, kind.values)) for kind in kinds]
+    told = [kind.told.format(name=name, value=value) for kind, (name, value) in zip(kinds, chosen, strict=True)]
     by_name = bool(rng.random() < 0.6)
-    question = (asked.about_name if by_name else asked.about_value).format(name=names[0], value=values[0])
+    name, value = chosen[0]
+    question = (kinds[0].about_name if by_name else kinds[0].about_value).format(name=name, value=value)
     answer = told[0]
     if rng.random() < UNTOLD_SHARE:
         answer, told = UNTOLD, told[1:]  # the fact asked for is left out
     rng.shuffle(told)
     prompt = f"{pick(rng, LEADS)}{' '.join(told)} {pick(rng, ASKS).format(question=question)}"
     return Problem(f"{' '.join(sorted(told))} {question}", prompt, f" {answer}", {"answer": answer})
-
-
-def _draw_without_repeats(rng: np.random.Generator, kinds: list[Relation]) -> tuple[list[str], list[str]]:
-    """A name and a value for each fact; within a kind no name and no value comes twice, so that answers are unique."""
-    names: list[str] = []
-    values: list[str] = []
-    for i, kind in enumerate(kinds):
-        before = [j for j in range(i) if kinds[j] is kind]
-        names.append(pick(rng, [n for n in NAMES if all(names[j] != n for j in before)]))
-        values.append(pick(rng, [v for v in kind.values if all(values[j] != v for j in before)]))
-    return names, values
 
 
 def grade(text: str, data: Mapping[str, Any]) -> Grade:

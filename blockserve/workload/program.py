@@ -21,13 +21,12 @@ from blockserve.workload.problems import Problem, TaskFamily, pick
 OPERATIONS = (1, 4)  # fewest and most
 EXAMPLES = 6  # the grader's; the prompt shows one more
 NUMBERS = (2, 6)
-LETTERS = "aeinorst"
 NAMES = ("f", "g", "work", "solve", "change", "convert")
 
 
 @dataclass(frozen=True)
 class Operation:
-    """``told`` are ways to say it, ``code`` its line; ``{k}`` is a number, ``{c}`` a letter, ``{d}`` another."""
+    """``told`` are ways to say it, ``code`` its line; ``{k}`` is a number."""
 
     told: tuple[str, ...]
     code: str
@@ -55,8 +54,6 @@ LISTS = Kind(
         Operation(("keep the last {k} items",), "a = a[-{k}:]"),
         Operation(("multiply every item by {k}", "make every item {k} times as large"), "a = [v * {k} for v in a]"),
         Operation(("add {k} to every item", "make every item {k} larger"), "a = [v + {k} for v in a]"),
-        Operation(("keep the even items", "remove the odd items"), "a = [v for v in a if v % 2 == 0]"),
-        Operation(("keep the odd items", "remove the even items"), "a = [v for v in a if v % 2 == 1]"),
         Operation(("keep the items above {k}",), "a = [v for v in a if v > {k}]"),
         Operation(("keep the items below {k}",), "a = [v for v in a if v < {k}]"),
         Operation(("remove duplicates", "keep every value once"), "a = list(dict.fromkeys(a))"),
@@ -79,15 +76,12 @@ STRINGS = Kind(
         Operation(("keep the first {k} letters", "cut it after {k} letters"), "s = s[:{k}]"),
         Operation(("keep the last {k} letters",), "s = s[-{k}:]"),
         Operation(("write it {k} times", "repeat it {k} times"), "s = s * {k}"),
-        Operation(('remove every "{c}"',), 's = s.replace("{c}", "")'),
-        Operation(('replace every "{c}" by "{d}"', 'turn every "{c}" into "{d}"'), 's = s.replace("{c}", "{d}")'),
         Operation(("put it in brackets",), 's = "(" + s + ")"'),
         Operation(("join it to its reverse", "make it a palindrome"), "s = s + s[::-1]"),
     ),
     (
         Operation(("return it",), "return s"),
         Operation(("return its length", "return how many letters are left"), "return len(s)"),
-        Operation(('return how many "{c}" are in it', 'count every "{c}"'), 'return s.count("{c}")'),
     ),
 )
 WORDS = ("train", "stone", "Rain", "noise", "Orient", "senator", "east", "Toast", "insert", "Reason", "stair", "Notes")
@@ -99,7 +93,7 @@ ASKED = (
 
 
 def generate(rng: np.random.Generator) -> Problem:
-    """Draw the kind, the operations with their numbers and letters, and the examples."""
+    """Draw the kind, the operations with their numbers, and the examples."""
     kind = pick(rng, (LISTS, STRINGS))
     count = int(rng.integers(OPERATIONS[0], OPERATIONS[1] + 1))
     chosen = [kind.operations[i] for i in rng.permutation(len(kind.operations))[:count]]
@@ -115,10 +109,9 @@ def generate(rng: np.random.Generator) -> Problem:
 
 
 def _say(rng: np.random.Generator, operation: Operation) -> tuple[str, str]:
-    """The operation in words and as a line of code, its number and letters filled in."""
-    c, d = rng.permutation(list(LETTERS))[:2]
-    filled = {"k": int(rng.integers(NUMBERS[0], NUMBERS[1] + 1)), "c": c, "d": d}
-    return pick(rng, operation.told).format(**filled), operation.code.format(**filled)
+    """The operation in words and as a line of code, its number filled in."""
+    k = int(rng.integers(NUMBERS[0], NUMBERS[1] + 1))
+    return pick(rng, operation.told).format(k=k), operation.code.format(k=k)
 
 
 def _examples(rng: np.random.Generator, kind: Kind, name: str, program: str) -> list[str]:

@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 from blockserve import PRESETS, Engine, Workload, load_model, waste
+from blockserve.checkpoints import model_table
 from blockserve.core import DecodeConfig
 from blockserve.studies.quality import evaluate
 from blockserve.workload.tasks import TASKS
 
 MODELS = ("tiny-llada", "tiny-dream")
 SHARED_DECODE = [name for name, preset in PRESETS.items() if preset.decode == DecodeConfig()]
-LEAST = {"tiny-llada": 0.90, "tiny-dream": 0.85}  # share of right answers, every family
+CARDS = {entry["name"]: entry["accuracy"] for entry in model_table()}
+NOISE = 0.12  # of 80 problems against the 200 of the card
 
 # 64 requests of all five families, long and short answers side by side; without tags, so that nothing is graded
 WORKLOAD = Workload("mixed", tuple(replace(r, tags={}) for r in Workload.tasks("all", n=13, seed=0).requests[:64]))
@@ -65,13 +67,14 @@ def test_64_requests_give_the_same_tokens(model, alone, way, shuffled, record_co
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_unseen_problems_are_answered(model, task, record_count):
-    """Threshold 0.9, dual cache, no suffix, L 16, the family's own limit; 80 problems of the 200 on the card."""
-    (found,) = evaluate(model, task, n=80, seed=7)
-    assert found.accuracy >= LEAST[model.name]
+def test_unseen_problems_are_answered_as_the_card_says(model, task, record_count):
+    """Threshold 0.9, dual cache, no suffix, L 16, the family's own limit; other problems than the card's."""
+    (found,) = evaluate(model, task, n=80, seed=8)
+    assert abs(found.accuracy - CARDS[model.name][task]) <= NOISE
+    assert found.accuracy >= (0.9 if task == "arithmetic" else 0.4)
     assert found.blocks_max <= found.blocks_limit
-    assert found.ended_by_eos >= 0.97
-    record_count(f"right answers of {model.name} to 80 unseen problems a family", round(80 * found.accuracy))
+    assert found.ended_by_eos >= 0.95
+    record_count(f"right answers of {model.name} to 80 unseen problems of {task}", round(80 * found.accuracy))
 
 
 def test_accuracy_is_the_same_under_every_schedule(model):

@@ -76,9 +76,9 @@ def test_the_split_never_moves():
 
 TESTS = {
     "code": [20, 23, 25, 26, 37],
-    "program": [3, 13, 17, 18, 21, 24],
+    "program": [8, 19, 21],
     "algebra": [6, 12, 27, 28],
-    "facts": [7, 11, 16, 20, 26, 34],
+    "facts": [5, 26, 29],
 }
 
 
@@ -200,7 +200,7 @@ def test_programs_are_python_and_their_tests_are_true(family, seed):
 WRITTEN = {
     "reverse it": lambda a: list(reversed(a)),
     "sort it from high to low": lambda a: sorted(a)[::-1],
-    "keep the even items": lambda a: list(filter(lambda v: not v % 2, a)),
+    "keep the items above {k}": lambda a: list(filter((5).__lt__, a)),
     "remove duplicates": lambda a: [v for i, v in enumerate(a) if v not in a[:i]],
 }
 
@@ -212,7 +212,7 @@ def test_operations_do_what_they_say(words):
     (operation,) = (o for o in LISTS.operations if words in o.told)
     values = [3, 8, 3, 12, 0, 7, 8]
     space = {"a": values}
-    exec(operation.code, space)
+    exec(operation.code.format(k=5), space)
     assert space["a"] == WRITTEN[words](values)
 
 
