@@ -1,6 +1,6 @@
 """Questions about facts that the prompt gives: short answers of one block.
 
-Two to five facts, each of another kind, then a question about one of them, from either side. One question in eight is
+Two to five facts, each of another kind, then a question about one of them. One question in eight is
 about something that no fact tells, and the only right answer says so::
 
     Tom likes rice. Ana lives in Oslo. Ana has a cat. Where does Ana live?
@@ -25,14 +25,10 @@ NAMES = ("Mia", "Ana", "Zoe", "Lena", "Ruth", "Nora", "Tom", "Ben", "Max", "Leo"
 
 @dataclass(frozen=True)
 class Relation:
-    """A kind of fact: how it is told, how it is asked for, both with ``{name}`` and ``{value}``, and its values.
-
-    ``about_name`` asks for the value, ``about_value`` for the name.
-    """
+    """A kind of fact: how it is ``told``, with ``{name}`` and ``{value}``, how the value is ``asked`` for, values."""
 
     told: str
-    about_name: str
-    about_value: str
+    asked: str
     values: tuple[str, ...]
 
 
@@ -40,37 +36,31 @@ RELATIONS = (
     Relation(
         "{name} lives in {value}.",
         "Where does {name} live?",
-        "Who lives in {value}?",
         ("Rome", "Oslo", "Paris", "Cairo", "Lima", "Delhi", "Tokyo", "Bern"),
     ),
     Relation(
         "{name} is a {value}.",
         "What is {name}'s job?",
-        "Who is a {value}?",
         ("cook", "doctor", "farmer", "teacher", "baker", "pilot", "singer", "nurse"),
     ),
     Relation(
         "{name} likes {value}.",
         "What does {name} like?",
-        "Who likes {value}?",
         ("tea", "bread", "rice", "soup", "cheese", "honey", "fish", "milk"),
     ),
     Relation(
         "{name} has a {value}.",
         "Which animal does {name} have?",
-        "Who has a {value}?",
         ("cat", "dog", "horse", "goat", "rabbit", "parrot", "duck", "mouse"),
     ),
     Relation(
         "{name} was born in {value}.",
         "When was {name} born?",
-        "Who was born in {value}?",
         ("March", "April", "May", "June", "July", "August", "October", "December"),
     ),
     Relation(
         "{name} speaks {value}.",
         "Which language does {name} speak?",
-        "Who speaks {value}?",
         ("French", "Arabic", "Hindi", "Greek", "Polish", "Danish", "Korean", "Welsh"),
     ),
 )
@@ -84,9 +74,7 @@ def generate(rng: np.random.Generator) -> Problem:
     kinds = [RELATIONS[i] for i in rng.permutation(len(RELATIONS))[:count]]
     chosen = [(pick(rng, NAMES), pick(rng, kind.values)) for kind in kinds]
     told = [kind.told.format(name=name, value=value) for kind, (name, value) in zip(kinds, chosen, strict=True)]
-    by_name = bool(rng.random() < 0.6)
-    name, value = chosen[0]
-    question = (kinds[0].about_name if by_name else kinds[0].about_value).format(name=name, value=value)
+    question = kinds[0].asked.format(name=chosen[0][0])
     answer = told[0]
     if rng.random() < UNTOLD_SHARE:
         answer, told = UNTOLD, told[1:]  # the fact asked for is left out
