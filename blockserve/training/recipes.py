@@ -128,6 +128,10 @@ FAMILIES = ("arithmetic", "code", "program", "algebra", "facts")
 ODDS = (0.30, 0.08, 0.18, 0.28, 0.16)  # the more, the harder to learn
 TOKENIZER_PROBLEMS = (2000, 2000, 2000, 2000, 4000)  # so that every name and thing of the facts is one token
 
+# The packaged weights come from one run of each recipe. Phases, steps and rates were set while it was under way, and
+# the generators of programs and facts were wider until near its end (letters and parity in programs, facts asked for
+# by their value): a run from scratch follows the same plan, and need not end in the same weights.
+#
 # Trained from scratch on all five, LLaDA's model did not learn within 6,000 steps to find a number in its prompt. Sums
 # alone teach that; what they taught is the base that the model of all five starts from.
 TINY_LLADA = (
