@@ -32,7 +32,7 @@ def answer(queue, box, bound):
 MISTAKES = {
     ("01", 1): ("answer = [0, 2, 3, 4]", "0.88"),
     ("01", 2): ("answer = [3, 3, 3, 3, 4]", "first steps"),
-    ("01", 3): ("answer = 0.9", "7 passes"),
+    ("01", 3): ("answer = 0.9", "4 passes"),
     ("02", 1): ("answer = 10", "more"),
     ("02", 2): ("answer = [1, 5, 2, 2, 4, 1, 1, 3]", "17 row-cycles are idle; 9"),
     ("02", 3): ("answer = 7", "slowest"),

@@ -122,7 +122,7 @@ def test_a_real_run_measures_and_keeps_its_seconds_apart(quick):
     results = quick("14_rq5_block_length_and_sorting", engine="real").results
     assert results["simulated"] is False and results["manifest"]["device"] == "cpu"
     headline = results["headline"]
-    for length, tokens in ((8, 8972), (16, 6903), (32, 7654)):  # float32: a close decision may flip
+    for length, tokens in ((8, 8972), (16, 6903), (32, 7065)):  # float32: a close decision may flip
         assert headline[f"row_tokens_blockserve-fixed_L{length}"] == pytest.approx(tokens, rel=0.03)
         assert headline[f"accuracy_blockserve-fixed_L{length}"] >= 0.9
     assert not any("throughput" in key for key in headline)
@@ -132,7 +132,7 @@ def test_a_real_run_measures_and_keeps_its_seconds_apart(quick):
 def test_the_budget_is_kept_in_a_real_run(quick):
     headline = quick("13_rq4_admission_capacity", engine="real").results["headline"]
     assert headline["budget_used_most_4"] <= 1 and headline["preemptions_reserve_4"] == 0
-    assert headline["rows_over_slots_4"] == pytest.approx(1.179, rel=0.1)
+    assert headline["rows_over_slots_4"] == pytest.approx(1.031, rel=0.1)
 
 
 def test_the_ladder_of_a_real_run_keeps_answers_and_grades_every_rung(quick):
@@ -161,7 +161,7 @@ def test_quality_and_exactness_of_a_real_run(quick):
         headline[f"tokens_per_forward_arithmetic_{setting}"]
         for setting in ("threshold_0.5", "defaults", "threshold_0.99")
     )
-    assert normal == pytest.approx(3.4, rel=0.05) and careful < normal < fast
+    assert normal == pytest.approx(3.71, rel=0.05) and careful < normal < fast
     assert len(results["settings"]) == 6 and {row["model"] for row in results["settings"]} == {"tiny-llada"}
 
 

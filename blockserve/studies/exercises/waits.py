@@ -46,14 +46,14 @@ def _quota_by_hand(answer: Any) -> str:
 
 @exercise("01", 3)
 def _a_threshold_of_your_own(answer: Any) -> str:
-    """A threshold with which the first problem takes at most four passes, and comes out right."""
+    """A threshold with which the first problem takes at most two passes, and comes out right."""
     from blockserve.engine import Engine
     from blockserve.workload.sources import Workload
 
     run = Engine("tiny-llada", threshold=answer, token_budget=512).run(Workload.tasks("arithmetic", n=1, seed=0))
     passes, done = sum(cycle.row_passes for cycle in run.trace.cycle_records), run.completions[0]
-    if passes > 4:
-        raise Wrong(f"With τ = {answer} the request takes {passes} passes; at most 4 are asked for.")
+    if passes > 2:
+        raise Wrong(f"With τ = {answer} the request takes {passes} passes; at most 2 are asked for.")
     if not done.correct:
         raise Wrong(f"With τ = {answer} it takes {passes} passes, but the answer is wrong: {done.text.strip()}")
     return f"{passes} passes, and the answer is still right. On one problem: would you trust it on a thousand?"
