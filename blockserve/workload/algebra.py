@@ -11,13 +11,12 @@ Every value on the way is a whole number within 0 to 30.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from blockserve.workload.problems import Grade, Problem, TaskFamily, pick
+from blockserve.workload.problems import Grade, Problem, TaskFamily, grade_worked, pick
 
 STEPS = (2, 6)  # fewest and most
 MAX_VALUE = 30
@@ -102,18 +101,10 @@ def _apply(sign: str, value: int, k: int) -> int:
     return {"+": value + k, "-": value - k, "*": value * k, "/": value // k}[sign]
 
 
-RESULT = re.compile(r"Answer:\s*(\d+)")
-
-
 def grade(text: str, data: Mapping[str, Any]) -> Grade:
     """The number after ``Answer:`` decides; a step counts where the reference has the same line."""
     body, _, _ = text.partition("Answer:")
-    written = [line.strip() for line in body.split(".")]
-    right = sum(line == wanted for line, wanted in zip(written, data["steps"], strict=False))
-    found = RESULT.search(text)
-    answer = found.group(1) if found else None
-    expected = str(data["result"])
-    return Grade(answer == expected, answer, expected, right, len(data["steps"]))
+    return grade_worked(text, [line.strip() for line in body.split(".")], data)
 
 
 ALGEBRA = TaskFamily(

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from blockserve.workload.problems import Grade, Problem, TaskFamily, pick
+from blockserve.workload.problems import Grade, Problem, TaskFamily, grade_worked, pick
 
 MAX_STEPS = 6
 MAX_TOTAL = 30
@@ -172,17 +172,11 @@ def _question(rng: np.random.Generator, name: str, pronoun: str, things: str) ->
 
 
 STEP = re.compile(r"(\d+) ([+-]) (\d+) = (\d+)")
-RESULT = re.compile(r"Answer:\s*(\d+)")
 
 
 def grade(text: str, data: Mapping[str, Any]) -> Grade:
     """Judge ``text``: the number after ``Answer:`` decides; a step counts where the reference has the same equation."""
-    steps = [m.group(0) for m in STEP.finditer(text)]
-    found = RESULT.search(text)
-    answer = found.group(1) if found else None
-    right = sum(written == wanted for written, wanted in zip(steps, data["steps"], strict=False))
-    expected = str(data["result"])
-    return Grade(answer == expected, answer, expected, right, len(data["steps"]))
+    return grade_worked(text, [m.group(0) for m in STEP.finditer(text)], data)
 
 
 ARITHMETIC = TaskFamily(

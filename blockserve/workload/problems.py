@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,6 +16,7 @@ from blockserve.core import check_choice, check_int
 T = TypeVar("T")
 Split = Literal["train", "test"]
 SPLITS: tuple[str, ...] = ("train", "test")
+RESULT = re.compile(r"Answer:\s*(\d+)")
 TEST_SHARE = 10  # one core in ten is kept for testing
 
 
@@ -92,3 +94,13 @@ def problems(family: TaskFamily, n: int, seed: int, split: Split = "test") -> tu
 def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
     """One of ``options``, all equally likely."""
     return options[int(rng.integers(len(options)))]
+
+
+def grade_worked(text: str, written: Sequence[str], data: Mapping[str, Any]) -> Grade:
+    """Judge an answer that works towards ``Answer: N``: the number decides; of the steps ``written`` in ``text`` those
+    count that the reference (``steps`` and ``result`` of ``data``) has at the same place."""
+    found = RESULT.search(text)
+    answer = found.group(1) if found else None
+    right = sum(step == wanted for step, wanted in zip(written, data["steps"], strict=False))
+    expected = str(data["result"])
+    return Grade(answer == expected, answer, expected, right, len(data["steps"]))
