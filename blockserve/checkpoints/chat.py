@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from blockserve.checkpoints.tokenizer import FastTokenizer
+from blockserve.checkpoints.tokenizer import CONFIG, FastTokenizer, tokenizer_config
 from blockserve.core import CheckpointError
 
-TEMPLATE, CONFIG = "chat_template.jinja", "tokenizer_config.json"
+TEMPLATE = "chat_template.jinja"
 
 
 class ChatTokenizer:
@@ -23,7 +22,7 @@ class ChatTokenizer:
         import transformers
 
         self._tokenizer, self._folder = tokenizer, folder
-        config = _config(folder)
+        config = tokenizer_config(folder)
         special = {name: _text(config[name]) for name in ("bos_token", "eos_token") if config.get(name)}
         self._renderer = transformers.PreTrainedTokenizerFast(
             tokenizer_object=tokenizer.backend, chat_template=_template(folder, config), **special
@@ -57,14 +56,6 @@ def _template(folder: Path, config: dict[str, Any]) -> str:
             f"{folder}: no chat template, neither as {TEMPLATE} nor in {CONFIG}; use the model without chat"
         )
     return found
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    path = folder / CONFIG
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"{path}: not JSON ({error})") from None
 
 
 def _text(token: str | dict[str, Any]) -> str:

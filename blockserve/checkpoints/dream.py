@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from blockserve.checkpoints.format import ConfigReader, Format
-from blockserve.checkpoints.weights import SINGLE, save_network
+from blockserve.checkpoints.weights import save_checkpoint
 from blockserve.core import ConfigError
 from blockserve.execution.model import BidirectionalTransformer, ModelConfig
 
@@ -98,6 +97,4 @@ def save(
 ) -> None:
     """Write ``config.json`` and ``model.safetensors`` in Dream's format (the tokenizer is the caller's)."""
     config = write_config(model.config, mask_id=mask_id, eos_id=eos_id, pad_id=pad_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    save_network(model, folder / SINGLE, DREAM.file_key, dtype)
+    save_checkpoint(model, folder, DREAM, config, dtype)

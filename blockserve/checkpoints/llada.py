@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from blockserve.checkpoints.format import ConfigReader, Format
-from blockserve.checkpoints.weights import SINGLE, save_network
+from blockserve.checkpoints.weights import save_checkpoint
 from blockserve.execution.model import BidirectionalTransformer, ModelConfig
 
 
@@ -86,7 +85,5 @@ def save(
     model: BidirectionalTransformer, folder: Path, *, mask_id: int, eos_id: int, pad_id: int, dtype: torch.dtype
 ) -> None:
     """Write ``config.json`` and ``model.safetensors`` in LLaDA's format (the tokenizer is the caller's)."""
-    folder.mkdir(parents=True, exist_ok=True)
     config = write_config(model.config, mask_id=mask_id, eos_id=eos_id, pad_id=pad_id)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    save_network(model, folder / SINGLE, LLADA.file_key, dtype)
+    save_checkpoint(model, folder, LLADA, config, dtype)

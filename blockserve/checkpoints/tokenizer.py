@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from blockserve.core import CheckpointError, InvalidRequestError
 
 UNKNOWN = "[UNK]"
+CONFIG = "tokenizer_config.json"
 
 
 def read_tokenizer(folder: Path) -> FastTokenizer | None:
@@ -64,9 +66,14 @@ def _word_piece(path: Path) -> FastTokenizer:
 
 def _lower_cased(folder: Path) -> bool:
     """``do_lower_case`` of the tokenizer's configuration; BERT's own default is true."""
-    path = folder / "tokenizer_config.json"
+    return bool(tokenizer_config(folder).get("do_lower_case", True))
+
+
+def tokenizer_config(folder: Path) -> dict[str, Any]:
+    """The fields of ``tokenizer_config.json``, none where the folder has no such file."""
+    path = folder / CONFIG
     try:
-        return bool(json.loads(path.read_text()).get("do_lower_case", True)) if path.is_file() else True
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except json.JSONDecodeError as error:
         raise CheckpointError(f"{path}: not JSON ({error})") from None
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -104,11 +105,14 @@ def assign(network: nn.Module, name: str, tensor: Tensor, device: torch.device, 
     setattr(module, leaf, torch.nn.Parameter(tensor.to(device=device, dtype=dtype)))
 
 
-def save_network(
-    network: BidirectionalTransformer, path: Path, file_key: Callable[[str], str], dtype: torch.dtype
+def save_checkpoint(
+    network: BidirectionalTransformer, folder: Path, fmt: Format, config: Mapping[str, Any], dtype: torch.dtype
 ) -> None:
-    """Write all weights under a format's keys."""
-    save_file(
-        {file_key(name): p.detach().to("cpu", dtype).contiguous() for name, p in network.named_parameters()}, path
-    )
+    """Write ``config.json`` with these fields, and all weights under the format's keys (the tokenizer is the
+    caller's)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    path = folder / SINGLE
+    weights = {fmt.file_key(name): p.detach().to("cpu", dtype).contiguous() for name, p in network.named_parameters()}
+    save_file(weights, path)
     path.chmod(0o644)  # the library writes a file that only its owner can read
