@@ -10,7 +10,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from blockserve.core import ConfigError, DecodeConfig, Suffix, Threshold
-from blockserve.studies.quality import Quality, evaluate, wilson
+from blockserve.studies.quality import Quality, evaluate
+from blockserve.studies.results import wilson
 
 if TYPE_CHECKING:
     from blockserve.execution.model import DiffusionModel

@@ -16,8 +16,7 @@ from typing import Any, Literal
 from blockserve.core import ConfigError, DecodeConfig, check_int
 from blockserve.presets import PRESETS, Preset
 from blockserve.studies.experiment import Arm, Bench, Measured, bound_of
-from blockserve.studies.quality import wilson
-from blockserve.studies.results import Interval
+from blockserve.studies.results import Interval, share_with_interval
 from blockserve.tracing import Trace
 
 LADDER: tuple[str, ...] = tuple(name for name in PRESETS if name != "vanilla")  # vanilla: other rule, other cache
@@ -37,8 +36,7 @@ class Graded:
 
     def __str__(self) -> str:
         """With its 95% interval: ``96.9% (84.3–99.4)``."""
-        low, high = wilson(self.accuracy, self.answers)
-        return f"{self.accuracy:.1%} ({100 * low:.1f}–{100 * high:.1f})"
+        return share_with_interval(self.accuracy, self.answers)
 
 
 @dataclass(frozen=True)

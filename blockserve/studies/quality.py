@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -18,6 +18,7 @@ from blockserve.checkpoints import load_model
 from blockserve.core import ConfigError, Suffix
 from blockserve.engine import Engine
 from blockserve.presets import resolve as resolve_preset
+from blockserve.studies.results import share_with_interval
 from blockserve.tracing import Trace
 from blockserve.workload.sources import Workload
 from blockserve.workload.tasks import resolve
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from blockserve.execution.model import DiffusionModel
 
 PRESET = "blockserve-fixed"
-Z = 1.96  # standard normal, 97.5%
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,9 @@ def _told(engine: Engine) -> str:
 
 
 def _run(engine: Engine, workload: Workload, bar: tqdm) -> Trace:
-    """Like `Engine.run`, but an interrupt is passed on: half a run is no measurement."""
-    engine.submit(workload)
+    """Like `Engine.run`, but an interrupt is passed on: half a run is no measurement. Nothing is graded: `quality` does
+    that, and a second time would run every program twice."""
+    engine.submit(replace(workload, requests=tuple(replace(request, tags={}) for request in workload)))
     with closing(engine.cycles()) as cycles:
         for record in cycles:
             bar.update(len(record.evicted))
@@ -165,7 +166,7 @@ def quality(trace: Trace, workload: Workload, seed: int) -> Quality:
         seed=seed,
         device=run.device,
         dtype=run.dtype,
-        accuracy=fmean(c.correct for c in done),
+        accuracy=fmean(grade.correct for grade in grades),
         all_steps=fmean(grade.all_steps_correct for grade in grades) if counts_steps else None,
         ended_by_eos=fmean(c.reason == "eos" for c in done),
         blocks_mean=fmean(c.blocks for c in done),
@@ -175,13 +176,6 @@ def quality(trace: Trace, workload: Workload, seed: int) -> Quality:
         steps_cv=pstdev(steps) / fmean(steps),
         tokens_per_forward=sum(c.valid_tokens for c in done) / sum(c.row_passes for c in trace.cycle_records),
     )
-
-
-def wilson(share: float, n: int) -> tuple[float, float]:
-    """The 95% interval of a share seen in ``n`` trials (Wilson's score: sound near 0 and 1, where models live)."""
-    middle = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
-    half = Z / (1 + Z**2 / n) * (share * (1 - share) / n + Z**2 / (4 * n**2)) ** 0.5
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 # ------------------------------------------------------------------------------------------- the table
@@ -199,17 +193,12 @@ SETTINGS: tuple[Column, ...] = (
     ("suffix", lambda q: str(q.suffix)),
 )
 RESULTS: tuple[Column, ...] = (
-    ("final answer right (95% interval)", lambda q: _share_with_interval(q.accuracy, q.problems)),
+    ("final answer right (95% interval)", lambda q: share_with_interval(q.accuracy, q.problems)),
     ("every step right", lambda q: "–" if q.all_steps is None else f"{q.all_steps:.1%}"),
     ("blocks, mean (max)", lambda q: f"{q.blocks_mean:.2f} ({q.blocks_max})"),
     ("steps a block, mean (CV)", lambda q: f"{q.steps_mean:.2f} ({q.steps_cv:.2f})"),
     ("valid tokens a row pass", lambda q: f"{q.tokens_per_forward:.2f}"),
 )
-
-
-def _share_with_interval(share: float, n: int) -> str:
-    low, high = wilson(share, n)
-    return f"{share:.1%} ({100 * low:.1f}–{100 * high:.1f})"
 
 
 def markdown_table(rows: Sequence[Quality]) -> str:

@@ -16,6 +16,8 @@ from blockserve.tracing import Trace
 # Student's t: the 97.5% quantile at 1, 2, … degrees of freedom.
 _T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
+_Z = 1.96  # standard normal, 97.5%
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -41,6 +43,19 @@ def interval(values: Sequence[float]) -> Interval:
     freedom = len(values) - 1
     t = _T[freedom - 1] if freedom <= len(_T) else 1.96 + 2.4 / freedom
     return Interval(mean(values), t * stdev(values) / len(values) ** 0.5)
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """The 95% interval of a share seen in ``n`` trials (Wilson's score: sound near 0 and 1, where models live)."""
+    middle = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    half = _Z / (1 + _Z**2 / n) * (share * (1 - share) / n + _Z**2 / (4 * n**2)) ** 0.5
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def share_with_interval(share: float, n: int) -> str:
+    """A share seen in ``n`` trials with its 95% interval: ``96.9% (84.3–99.4)``."""
+    low, high = wilson(share, n)
+    return f"{share:.1%} ({100 * low:.1f}–{100 * high:.1f})"
 
 
 def compared(found: Interval, reference: Interval) -> str:

@@ -16,7 +16,8 @@ from blockserve import Engine, Trace, Workload, load_model
 from blockserve.cli import app
 from blockserve.core import BlockServeError, ConfigError
 from blockserve.execution.executor import TorchExecutor
-from blockserve.studies.quality import evaluate, markdown_table, quality, wilson
+from blockserve.studies.quality import evaluate, markdown_table, quality
+from blockserve.studies.results import wilson
 from blockserve.tracing.records import CompletionRecord
 
 MODEL = load_model("tiny-llada", dtype="float32", device="cpu")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from blockserve.core import ConfigError
-from blockserve.studies.quality import Quality, wilson
+from blockserve.studies.quality import Quality
+from blockserve.studies.results import wilson
 from blockserve_viz import charts
 
 

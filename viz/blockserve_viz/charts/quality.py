@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from blockserve.core import ConfigError
 from blockserve.studies.decoding import DEFAULTS, by_setting
-from blockserve.studies.quality import wilson
+from blockserve.studies.results import wilson
 from blockserve_viz.charts.base import styled
 from blockserve_viz.colours import SERIES
 
