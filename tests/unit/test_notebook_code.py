@@ -1,0 +1,43 @@
+"""The notebooks' code without running it: it compiles, and every name that it imports from BlockServe exists."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+
+
+def cells(path: Path) -> list[str]:
+    """Source of the code cells."""
+    found = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in found if cell["cell_type"] == "code"]
+
+
+def imported(source: str) -> list[tuple[str, str | None]]:
+    """(module, name) of every import; the name is ``None`` for a whole module."""
+    found: list[tuple[str, str | None]] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, None) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found += [(node.module, alias.name) for alias in node.names]
+    return [(module, name) for module, name in found if module.startswith("blockserve")]
+
+
+def exists(module: str, name: str | None) -> bool:
+    """Whether ``name`` is a member or a submodule of ``module``."""
+    if name is None or hasattr(importlib.import_module(module), name):
+        return importlib.util.find_spec(module) is not None
+    return importlib.util.find_spec(f"{module}.{name}") is not None
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_a_notebook_imports_exists(path):
+    names = [pair for source in cells(path) for pair in imported(source)]
+    assert names, "every notebook uses BlockServe"
+    assert [pair for pair in names if not exists(*pair)] == []
