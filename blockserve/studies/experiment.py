@@ -6,7 +6,7 @@ model and seconds are predicted. A notebook asks for arms and cannot tell which,
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -190,6 +190,13 @@ def open_benches(
     return {(name, f.name): RealBench(model, f.name, n) for name, model in loaded.items() for f in families}
 
 
+def safe_budget(bench: Bench, slots: int, *, repeats: int, seed: int) -> int:
+    """β of the memory in which ``slots`` rows are safe, whoever sits in them, in every repeat: slots × (p + K·L) of
+    the widest request, in tokens."""
+    check_int("slots", slots, 1)
+    return slots * max(bench.widest(seed + repeat) for repeat in range(repeats))
+
+
 def refuse_engine(engine: str, only: str, why: str) -> None:
     """Raise in one line if ``engine`` is not the ``only`` one that means something here."""
     check_choice("engine", engine, ENGINES)
@@ -199,22 +206,22 @@ def refuse_engine(engine: str, only: str, why: str) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """What `measure` found. ``traces``: of the first seed; ``repeats``: headline numbers of every repeat."""
+    """What `measure` found. ``traces``: of the first seed; ``repeats``: the numbers kept of every repeat."""
 
     traces: Mapping[Any, Trace]
     repeats: Mapping[Any, Sequence[Mapping[str, Any]]]
     simulated: bool
 
     def values(self, key: Hashable, name: str) -> list[Any]:
-        """A headline number (a key of `summarize`) of every repeat."""
+        """One of the numbers (by default a key of `summarize`) of every repeat."""
         return [numbers[name] for numbers in self.repeats[key]]
 
     def mean_of(self, key: Hashable, name: str) -> Interval:
-        """Mean and interval of a headline number."""
+        """Mean and interval of a number."""
         return interval(self.values(key, name))
 
     def ratio(self, reference: Hashable, key: Hashable, name: str = "tokens_per_s") -> Interval:
-        """How many times as fast as ``reference``, or the ratio of another headline number: repeat by repeat, for both
+        """How many times as fast as ``reference``, or the ratio of another number: repeat by repeat, for both
         saw the same requests and machine."""
         below, above = self.values(reference, name), self.values(key, name)
         if not all(below):
@@ -223,7 +230,7 @@ class Measured:
 
     @cached_property
     def summaries(self) -> dict[Any, Mapping[str, Any]]:
-        """Headline numbers of the first seed's runs."""
+        """Numbers of the first seed's runs."""
         return {key: numbers[0] for key, numbers in self.repeats.items()}
 
     def work(self, key: Hashable) -> int:
@@ -231,24 +238,40 @@ class Measured:
         return self.summaries[key]["row_tokens"]
 
 
-def measure(bench: Bench, arms: Mapping[Any, Arm], *, repeats: int = 3, seed: int = 0) -> Measured:
-    """Run every arm in turn, ``repeats`` times with seeds ``seed``, ``seed + 1``, …: other requests each time.
+def rounds(bench: Bench, arms: Mapping[Any, Arm], *, repeats: int, seed: int) -> Iterator[dict[Any, Trace]]:
+    """Run every arm in turn, ``repeats`` times with seeds ``seed``, ``seed + 1``, …: other requests each time. One
+    round is the runs of one repeat, by the arm's key.
 
-    Arms alternate within a repeat, so that a machine that slows down slows them all; one short round before warms up.
+    Arms alternate within a round, so that a machine that slows down slows them all; one short round before warms up.
     """
     check_int("repeats", repeats, 1)
     if not bench.simulated:
         small = replace(bench, n=min(2, bench.n))
         for arm in arms.values():
             small.run(arm, seed)
-    traces: dict[Any, Trace] = {}
-    numbers: dict[Any, list[dict[str, Any]]] = {key: [] for key in arms}
     for repeat in range(repeats):
-        for key, arm in arms.items():
-            trace = bench.run(arm, seed + repeat)
-            traces.setdefault(key, trace)
-            numbers[key].append(summarize(trace))
-    return Measured(traces, numbers, bench.simulated)
+        yield {key: bench.run(arm, seed + repeat) for key, arm in arms.items()}
+
+
+def measure(
+    bench: Bench,
+    arms: Mapping[Any, Arm],
+    *,
+    repeats: int = 3,
+    seed: int = 0,
+    numbers: Callable[[Trace], Mapping[str, Any]] = summarize,
+) -> Measured:
+    """The numbers of every arm in `rounds`; only the first round's traces are kept.
+
+    ``numbers``: what to keep of a run; the headline numbers by default.
+    """
+    traces: dict[Any, Trace] = {}
+    found: dict[Any, list[Mapping[str, Any]]] = {key: [] for key in arms}
+    for runs in rounds(bench, arms, repeats=repeats, seed=seed):
+        traces = traces or runs
+        for key, trace in runs.items():
+            found[key].append(numbers(trace))
+    return Measured(traces, found, bench.simulated)
 
 
 def label(key: Any) -> str:

@@ -13,9 +13,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, Literal
 
-from blockserve.core import ConfigError, DecodeConfig, check_int
+from blockserve.core import ConfigError, DecodeConfig
 from blockserve.presets import PRESETS, Preset
-from blockserve.studies.experiment import Arm, Bench, Measured, bound_of
+from blockserve.studies.experiment import Arm, Measured, bound_of
 from blockserve.studies.results import Interval, share_with_interval
 from blockserve.tracing import Trace
 
@@ -101,13 +101,6 @@ def _tokens(changed: Set[str]) -> Tokens:
 def arms(slots: int, token_budget: int) -> dict[str, Arm]:
     """One arm a rung: ``slots`` rows, or β where the rung is bound by it."""
     return {name: Arm.of(name, **bound_of(name, slots, token_budget)) for name in LADDER}
-
-
-def safe_budget(bench: Bench, slots: int, *, repeats: int, seed: int) -> int:
-    """β of the memory in which ``slots`` rows are safe, whoever sits in them, in every repeat: slots × (p + K·L) of
-    the widest request, in tokens."""
-    check_int("slots", slots, 1)
-    return slots * max(bench.widest(seed + repeat) for repeat in range(repeats))
 
 
 def climb(found: Measured) -> tuple[Step, ...]:

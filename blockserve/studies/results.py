@@ -26,6 +26,10 @@ class Interval:
     mean: float
     half: float | None
 
+    def __truediv__(self, by: float) -> Interval:
+        """The interval in units of ``by``, a number without an interval of its own."""
+        return Interval(self.mean / by, None if self.half is None else self.half / by)
+
     def __str__(self) -> str:
         return format(self, "")
 

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from blockserve.core import ConfigError, check_int
-from blockserve.studies.experiment import Arm, Bench, measure
+from blockserve.core import ConfigError
 from blockserve.studies.results import interval
 from blockserve.tracing import Trace
 from blockserve.tracing.metrics import goodput, latency, latency_quantiles, wall_seconds
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def memory_of(trace: Trace, rows: int) -> int:
-    """β of the memory that ``rows`` slots need to be safe, whoever sits in them: rows × (p + K·L) of the widest
-    request, in tokens."""
-    check_int("rows", rows, 1)
-    length = trace.run.decode["block_length"]
-    return rows * max(r.prompt_tokens + r.blocks * length for r in trace.request_records)
 
 
 def capacity(trace: Trace) -> float:
@@ -83,24 +74,12 @@ def answer_times(traces: Mapping[Any, Trace], limit: float) -> pd.DataFrame:
 
 
 def over_repeats(
-    numbers: Callable[[Mapping[Any, Trace]], pd.DataFrame],
-    first: Mapping[Any, Trace],
-    bench: Bench,
-    arms: Mapping[Any, Arm],
-    *,
-    repeats: int,
-    seed: int,
+    numbers: Callable[[Mapping[Any, Trace]], pd.DataFrame], rounds: Iterable[Mapping[Any, Trace]]
 ) -> pd.DataFrame:
-    """``numbers`` of the runs of every repeat, each cell as its mean and 95% `Interval`.
-
-    ``first`` are the runs of ``seed``; the other ``repeats`` − 1 are made here with the seeds that follow, other
-    requests each, and only their numbers are kept. Raises `ConfigError` for fewer than one repeat.
-    """
+    """``numbers`` of the runs of every round (see `experiment.rounds`), each cell as its mean and 95% `Interval`."""
     import pandas as pd
 
-    check_int("repeats", repeats, 1)
-    seeds = range(seed + 1, seed + repeats)
-    tables = [numbers(first), *(numbers(measure(bench, arms, repeats=1, seed=s).traces) for s in seeds)]
+    tables = [numbers(traces) for traces in rounds]
     rows, columns = tables[0].shape
     cells = [[interval([float(t.iat[r, c]) for t in tables]) for c in range(columns)] for r in range(rows)]
     return pd.DataFrame(cells, index=tables[0].index, columns=tables[0].columns, dtype=object)

@@ -32,10 +32,10 @@ SIMULATED = {
         "tokens_per_s_static_at_8": 278.26186,
     },
     "13_rq4_admission_capacity": {
-        "rows_over_slots_8": 1.231383,
+        "rows_over_slots_8": [1.2406915, 0.11831117],
         "rows_most_8": 13,
-        "preemptions_8": 6,
-        "preemptions_reserve_8": 0,
+        "preemptions_8": [5.5, 6.355],
+        "preemptions_reserve_8": [0, 0],
         "speedup_blockserve-budget_8": [1.1860279, 0.099380993],
     },
     "14_rq5_block_length_and_sorting": {
@@ -53,12 +53,12 @@ SIMULATED = {
         "median_error_r": 0.04549759,
     },
     "16_online": {
-        "token_budget": 9056,
-        "capacity_requests_per_s": 2.4763283,
-        "limit_s": 5.8039924,
-        "p99_s_static_load_0.9": [21.212803, 30.403711],
-        "p99_s_block-fifo_load_0.9": [7.6110893, 2.2049765],
-        "in_time_blockserve-budget_load_0.9": [0.855, 0.82615],
+        "token_budget": 13424,
+        "capacity_requests_per_s": 2.7013716,
+        "limit_s": 5.7687044,
+        "p99_s_static_load_0.9": [23.670888, 36.296391],
+        "p99_s_block-fifo_load_0.9": [8.6124550, 2.6749882],
+        "in_time_blockserve-budget_load_0.9": [0.795, 0.95325],
         "load_held_block-fifo": 0.3,
     },
 }
@@ -131,8 +131,8 @@ def test_a_real_run_measures_and_keeps_its_seconds_apart(quick):
 
 def test_the_budget_is_kept_in_a_real_run(quick):
     headline = quick("13_rq4_admission_capacity", engine="real").results["headline"]
-    assert headline["budget_used_most_4"] <= 1 and headline["preemptions_reserve_4"] == 0
-    assert headline["rows_over_slots_4"] == pytest.approx(1.031, rel=0.1)
+    assert headline["budget_used_most_4"] <= 1 and headline["preemptions_reserve_4"] == [0, 0]
+    assert headline["rows_over_slots_4"][0] == pytest.approx(1.031, rel=0.1)
 
 
 def test_the_ladder_of_a_real_run_keeps_answers_and_grades_every_rung(quick):

@@ -10,7 +10,17 @@ import pytest
 
 from blockserve.core import ConfigError, UnknownNameError
 from blockserve.studies import experiment
-from blockserve.studies.experiment import Arm, bound_of, closing_table, grouped, measure, open_bench, refuse_engine
+from blockserve.studies.experiment import (
+    Arm,
+    bound_of,
+    closing_table,
+    grouped,
+    measure,
+    open_bench,
+    refuse_engine,
+    rounds,
+    safe_budget,
+)
 from blockserve.studies.results import Interval, compared, interval, write_results
 from blockserve.studies.serving import (
     admission,
@@ -18,7 +28,6 @@ from blockserve.studies.serving import (
     capacity,
     in_time,
     latency_by_thirds,
-    memory_of,
     over_repeats,
     sustained,
 )
@@ -38,6 +47,7 @@ def test_an_interval_is_students_t():
     assert found.mean == 2 and found.half == pytest.approx(4.303 / 3**0.5)
     assert str(found) == "2.00 ± 2.48" and f"{found:.0%}" == "200% ± 248%"
     assert interval([5.0]) == Interval(5.0, None) and str(interval([5.0])) == "5.00"
+    assert found / 2 == Interval(1.0, found.half / 2) and Interval(3.0, None) / 2 == Interval(1.5, None)
     assert interval(range(40)).half == pytest.approx(2.02 * np.std(range(40), ddof=1) / 40**0.5, rel=2e-3)
 
 
@@ -111,16 +121,29 @@ def test_measured_seconds_are_timings_and_predicted_ones_are_results(tmp_path):
         assert results["manifest"]["seed"] == 3 and "python" in results["manifest"]["versions"]
 
 
-def test_memory_and_capacity_come_from_the_widest_request_and_the_whole_run(bench):
+def test_the_safe_budget_is_the_memory_of_the_widest_request_of_all_repeats(bench):
+    runs = [bench.run(Arm.of("static", slots=4), seed) for seed in (5, 6, 7)]
+    widest = max(r.prompt_tokens + 256 for trace in runs for r in trace.request_records)
+    assert safe_budget(bench, 4, repeats=3, seed=5) == 4 * widest
+    with pytest.raises(ConfigError, match="slots"):
+        safe_budget(bench, 0, repeats=1, seed=0)
+
+
+def test_capacity_is_that_of_the_whole_run(bench):
     trace = bench.run(Arm.of("static", slots=4), 0)
-    assert memory_of(trace, 4) == 4 * max(r.prompt_tokens + 256 for r in trace.request_records)
     assert capacity(trace) == pytest.approx(12 / trace.end.wall)
-    with pytest.raises(ConfigError):
-        memory_of(trace, 0)
+
+
+def test_measure_keeps_of_every_repeat_the_numbers_asked_for(bench):
+    arms = {"a": Arm.of("static", slots=3), "b": Arm.of("block-fifo", slots=3)}
+    found = measure(bench, arms, repeats=2, seed=3, numbers=admission)
+    for key in arms:
+        runs = [traces[key] for traces in rounds(bench, arms, repeats=2, seed=3)]
+        assert found.values(key, "rows_mean") == [np.mean([c.batch for c in run.cycle_records]) for run in runs]
 
 
 def test_admission_counts_rows_budget_and_preemptions(bench):
-    budget = memory_of(bench.run(Arm.of("static"), 0), 3)
+    budget = safe_budget(bench, 3, repeats=1, seed=0)
     trace = bench.run(Arm.of("blockserve-budget", token_budget=budget), 0)
     found = admission(trace)
     assert found["rows_most"] == max(len(c.rows) for c in trace.cycle_records)
@@ -149,14 +172,14 @@ def test_sustained_is_the_last_rate_before_the_first_that_fails(bench):
 
 def test_over_repeats_every_number_has_its_interval_over_other_requests(bench):
     arms = {(rate, name): Arm.of(name, rate=rate) for rate in (0.1, 50.0) for name in ("static", "block-fifo")}
-    rounds = [measure(bench, arms, repeats=1, seed=seed).traces for seed in (3, 4)]
-    found = over_repeats(lambda t: answer_times(t, 9.0), rounds[0], bench, arms, repeats=2, seed=3)
+    runs = list(rounds(bench, arms, repeats=2, seed=3))
+    found = over_repeats(lambda t: answer_times(t, 9.0), runs)
     assert list(found.index) == list(arms) and list(found) == ["goodput", "in_time", "p50", "p99"]
     for key in arms:
-        lives = [sorted(c.evicted - c.arrival for c in traces[key].completion_records) for traces in rounds]
+        lives = [sorted(c.evicted - c.arrival for c in traces[key].completion_records) for traces in runs]
         assert found.loc[key, "in_time"] == interval([sum(t <= 9.0 for t in own) / len(own) for own in lives])
         assert found.loc[key, "p50"].mean == pytest.approx(np.mean([np.median(own) for own in lives]))
-    once = over_repeats(latency_by_thirds, rounds[0], bench, arms, repeats=1, seed=3)
+    once = over_repeats(latency_by_thirds, runs[:1])
     assert all(cell.half is None for cell in once.to_numpy().ravel())
     with pytest.raises(ConfigError, match="repeats"):
-        over_repeats(latency_by_thirds, rounds[0], bench, arms, repeats=0, seed=3)
+        next(rounds(bench, arms, repeats=0, seed=3))

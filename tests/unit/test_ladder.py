@@ -10,9 +10,8 @@ import pytest
 from blockserve.core import ConfigError
 from blockserve.presets import PRESETS
 from blockserve.studies import ladder
-from blockserve.studies.experiment import Measured, measure, open_benches
+from blockserve.studies.experiment import Measured, measure, open_benches, safe_budget
 from blockserve.studies.results import Interval, interval
-from blockserve.studies.serving import memory_of
 from blockserve.tracing import Trace
 from blockserve.tracing.records import CompletionRecord
 
@@ -31,7 +30,7 @@ def bench():
 
 @pytest.fixture(scope="module")
 def found(bench) -> Measured:
-    return measure(bench, ladder.arms(4, ladder.safe_budget(bench, 4, repeats=3, seed=0)), repeats=3)
+    return measure(bench, ladder.arms(4, safe_budget(bench, 4, repeats=3, seed=0)), repeats=3)
 
 
 def test_a_rung_changes_the_implementation_or_the_schedule_never_both():
@@ -49,14 +48,6 @@ def test_a_rung_changes_the_implementation_or_the_schedule_never_both():
 def test_only_suffix_may_change_an_answer_and_eos_what_follows_it():
     said = {rung.preset: rung.tokens for rung in ladder.rungs() if rung.tokens != "the same"}
     assert said == {"static-eos": "the same up to the end token", "static-no-suffix": "may change"}
-
-
-def test_the_safe_budget_is_the_memory_of_the_widest_request_of_all_repeats(bench):
-    arm = ladder.arms(4, 1)["static"]
-    widest = max(memory_of(bench.run(arm, seed), 4) for seed in (5, 6, 7))
-    assert ladder.safe_budget(bench, 4, repeats=3, seed=5) == widest
-    with pytest.raises(ConfigError, match="slots"):
-        ladder.safe_budget(bench, 0, repeats=1, seed=0)
 
 
 def test_every_step_compares_with_the_rung_below(found):

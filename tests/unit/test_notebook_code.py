@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib
 import json
 from pathlib import Path
 
@@ -30,10 +30,13 @@ def imported(source: str) -> list[tuple[str, str | None]]:
 
 
 def exists(module: str, name: str | None) -> bool:
-    """Whether ``name`` is a member or a submodule of ``module``."""
-    if name is None or hasattr(importlib.import_module(module), name):
-        return importlib.util.find_spec(module) is not None
-    return importlib.util.find_spec(f"{module}.{name}") is not None
+    """Whether the module is there, and ``name`` a member or a submodule of it."""
+    try:
+        if name is None or not hasattr(importlib.import_module(module), name):
+            importlib.import_module(module if name is None else f"{module}.{name}")
+    except ModuleNotFoundError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
