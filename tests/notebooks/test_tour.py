@@ -14,9 +14,9 @@ LARGEST_PAGE = 6e6  # bytes
 def test_the_tour_shows_both_schedules_on_one_clock_and_the_same_tokens(tmp_path, browser):
     report = run_report("00_tour", tmp_path, progress=False)
     assert report.html.stat().st_size < LARGEST_PAGE
-    found = report.results
-    assert found["same_tokens"] == found["parameters"]["n"]
-    work = {name: run["row_tokens"] for name, run in found["results"].items()}
+    found = report.results["headline"]
+    assert found["same_tokens"] == report.results["parameters"]["n"]
+    work = {name: run["row_tokens"] for name, run in found["runs"].items()}
     assert work["blockserve-budget"] < work["static"]
     with open_file(browser, report.html) as page:
         sides = page.locator('[data-testid="comparison"][data-ready="true"]')

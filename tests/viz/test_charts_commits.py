@@ -46,6 +46,8 @@ def rows(request_id: str, block: int) -> list:
 def test_the_end_token_is_named_and_the_classes_are_the_players() -> None:
     last = {name: block for name, block in BLOCKS}
     name, block = next((c.id, last[c.id]) for c in TRACE.completion_records if c.reason == "eos")
+    told = [trace.name for trace in charts.commits_heatmap(TRACE, name, block).data[1:]]
+    assert told == ["below 0.5", "≥ 0.5", "≥ 0.7", "≥ 0.9", "≥ 0.99"], "the legend"
     assert END in cells(charts.commits_heatmap(TRACE, name, block).data[0].text)[-1]
     assert [confidence_class(c) for c in (0.0, 0.49, 0.5, 0.9, 0.989, 0.99, 1.0)] == [0, 0, 1, 3, 3, 4, 4]
     assert visible(" a\n<b>") == "·a⏎‹b›", "a token is no markup"

@@ -55,22 +55,20 @@ def commits_heatmap(trace: Trace, request: str, block: int = 0) -> go.Figure:
         zmax=4.5,
         xgap=2,
         ygap=3,
-        colorbar={
-            "title": {"text": "confidence"},
-            "thickness": 14,
-            "tickvals": list(range(5)),
-            "ticktext": ["below 0.5", *(f"≥ {low:g}" for low in CLASSES[1:])],
-        },
+        showscale=False,  # a bar of colours needs height, and a block of one step has none
         hoverongaps=False,
         hovertemplate="position %{x}: %{customdata}<extra></extra>",
     )
+    for c, label in enumerate(["below 0.5", *(f"≥ {low:g}" for low in CLASSES[1:])]):
+        marker = {"symbol": "square", "size": 12, "color": LIGHT[f"conf{c}"]}
+        figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=label)
     figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix=" ", automargin=True)
     figure.update_xaxes(
         title_text="position in the block (index)", dtick=1 if length <= 32 else 8, showgrid=False, zeroline=False
     )
     subtitle = f"coloured: fixed in this step; plain: fixed before; {MASK}: still a mask"
-    styled(figure, f"Block {block} of {request}", subtitle, 170 + 38 * len(lines.classes), named(trace))
-    return figure.update_layout(margin_b=56)  # there is no legend below
+    styled(figure, f"Block {block} of {request}", subtitle, 220 + 38 * len(lines.classes), named(trace))
+    return figure.update_layout(legend={"title_text": "confidence", "itemclick": False, "itemdoubleclick": False})
 
 
 def unfold(row: RowRecord, length: int, ends: Collection[int] = ()) -> Lines:

@@ -145,7 +145,8 @@ function layoutActive(frame, view, now, row, { put, word, X, at }) {
     cells("active", 0, done);
     cells("masked", done, length);
     if (now.step > whole) cells("active", done, soon, { alpha: now.step - whole });
-    if (!row.past && (now.boundary || done >= length)) word(`B${row.block}`, at, at - length, "active_text", true);
+    const full = now.step > whole ? soon : done; // the last cells of a block that is being completed fade in with its name
+    if (!row.past && (now.boundary || full >= length)) word(`B${row.block}`, at, at - length, "active_text", true);
   }
 }
 
