@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ Split = Literal["train", "test"]
 SPLITS: tuple[str, ...] = ("train", "test")
 RESULT = re.compile(r"Answer:\s*(\d+)")
 TEST_SHARE = 10  # one core in ten is kept for testing
+APART = 50  # problems that a core does not come again in
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,22 @@ def stream(family: TaskFamily, rng: np.random.Generator, split: Split) -> Iterat
 
 
 def problems(family: TaskFamily, n: int, seed: int, split: Split = "test") -> tuple[Problem, ...]:
-    """The first ``n`` problems of the stream named by ``seed``: a larger ``n`` only adds to the end."""
+    """The first ``n`` problems of the stream named by ``seed``: a larger ``n`` only adds to the end.
+
+    Those with a core that one of the last `APART` had are passed over: the few cores of a simple kind fall into one
+    split or the other as a whole, and one of them would else be a large part of the small split.
+    """
     check_int("n", n, 1)
     check_int("seed", seed, 0)
-    rng = np.random.default_rng([seed, *family.name.encode()])
-    return tuple(islice(stream(family, rng, split), n))
+    drawn = stream(family, np.random.default_rng([seed, *family.name.encode()]), split)
+    found: list[Problem] = []
+    recent: deque[str] = deque(maxlen=APART)
+    while len(found) < n:
+        problem = next(drawn)
+        if problem.core not in recent:
+            found.append(problem)
+            recent.append(problem.core)
+    return tuple(found)
 
 
 def pick(rng: np.random.Generator, options: Sequence[T]) -> T:

@@ -122,7 +122,7 @@ def test_a_real_run_measures_and_keeps_its_seconds_apart(quick):
     results = quick("14_rq5_block_length_and_sorting", engine="real").results
     assert results["simulated"] is False and results["manifest"]["device"] == "cpu"
     headline = results["headline"]
-    for length, tokens in ((8, 8972), (16, 6903), (32, 7065)):  # float32: a close decision may flip
+    for length, tokens in ((8, 9762), (16, 6988), (32, 6739)):  # float32: a close decision may flip
         assert headline[f"row_tokens_blockserve-fixed_L{length}"] == pytest.approx(tokens, rel=0.03)
         assert headline[f"accuracy_blockserve-fixed_L{length}"] >= 0.9
     assert not any("throughput" in key for key in headline)
@@ -142,7 +142,7 @@ def test_the_ladder_of_a_real_run_keeps_answers_and_grades_every_rung(quick):
     assert len(rungs) == 8 and min(headline[f"accuracy_{rung}"] for rung in rungs) >= 0.9
     assert headline["same_answers_static-eos"] == 1, "what follows the end token is no part of an answer"
     assert min(headline[f"same_answers_{rung}"] for rung in rungs[3:]) >= 0.95  # float32: a close decision may flip
-    for rung, tokens in (("fast-dllm-static", 7229), ("static", 4492), ("block-fifo", 3662)):
+    for rung, tokens in (("fast-dllm-static", 7061), ("static", 4347), ("block-fifo", 3525)):
         assert headline[f"row_tokens_{rung}"] == pytest.approx(tokens, rel=0.03)
     assert headline["work_saved_implementation"][0] == pytest.approx(1.617, rel=0.05)
     assert headline["work_saved_scheduling"][0] == pytest.approx(1.212, rel=0.05)
@@ -161,7 +161,7 @@ def test_quality_and_exactness_of_a_real_run(quick):
         headline[f"tokens_per_forward_arithmetic_{setting}"]
         for setting in ("threshold_0.5", "defaults", "threshold_0.99")
     )
-    assert normal == pytest.approx(3.71, rel=0.05) and careful < normal < fast
+    assert normal == pytest.approx(4.11, rel=0.05) and careful < normal < fast
     assert len(results["settings"]) == 6 and {row["model"] for row in results["settings"]} == {"tiny-llada"}
 
 

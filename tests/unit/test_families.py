@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from fractions import Fraction
 from itertools import pairwise
 
@@ -66,6 +67,13 @@ def test_problems_repeat_by_seed_and_are_many(family):
     drawn = problems(TASKS[family], 500, 3)
     assert drawn[:20] == problems(TASKS[family], 20, 3) != problems(TASKS[family], 20, 4)
     assert len({p.prompt for p in drawn}) > 400
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_problem_decides_the_accuracy_alone(family):
+    cores = [p.core for p in problems(TASKS[family], 1000, 3)]
+    assert max(Counter(cores).values()) <= 20, "one in fifty"
+    assert all(len(set(cores[i : i + 51])) == 51 for i in range(950))
 
 
 def test_the_split_never_moves():
