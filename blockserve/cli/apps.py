@@ -32,6 +32,7 @@ from blockserve.tracing import Trace
 from blockserve_viz import Explorer
 
 Explorer({source})"""
+OWN_SOURCES = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob: ws:"
 BENCHMARK = 'benchmark_profile("gsm8k", 200), token_budget=16_384'  # LLaDA-8B on an H200, with GSM8K's lengths
 
 
@@ -68,8 +69,12 @@ def serve(
 
 
 def command(notebook: Path, port: int, launch: bool) -> Sequence[str]:
-    """How Voila is started on ``notebook``: a kernel of this environment for every visitor, on this machine only."""
-    options = [f"--port={port}", "--Voila.ip=localhost"]
+    """How Voila is started on ``notebook``: a kernel of this environment for every visitor, on this machine only.
+
+    Its page would ask a content network for icons; the policy keeps the browser from it.
+    """
+    settings = {"headers": {"Content-Security-Policy": OWN_SOURCES}}
+    options = [f"--port={port}", "--Voila.ip=localhost", f"--Voila.tornado_settings={settings}"]
     return [sys.executable, "-m", "voila", str(notebook), *options, *([] if launch else ["--no-browser"])]
 
 

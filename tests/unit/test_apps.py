@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -50,6 +52,20 @@ def test_the_lesson_is_the_notebook_with_fields_to_answer_in():
 
 
 @contextmanager
+def visit(browser: Any, size: tuple[int, int], *arguments: str) -> Iterator[Any]:
+    """A page on a running app, which must have asked nobody else for anything."""
+    context = browser.new_context(viewport=dict(zip(("width", "height"), size, strict=True)))
+    page, asked = context.new_page(), []
+    page.on("request", lambda request: asked.append(request))
+    with serving(*arguments) as address:
+        page.goto(address, timeout=120_000)
+        yield page
+    others = [r for r in asked if urlsplit(r.url).hostname not in (None, "localhost")]
+    assert {r.failure for r in others} <= {"csp"}, "the page's policy kept the browser from asking them"
+    context.close()
+
+
+@contextmanager
 def serving(*arguments: str) -> Iterator[str]:
     """The address of a running app, which must be ready when this yields and end by an interrupt."""
     with socket.socket() as free:
@@ -77,9 +93,7 @@ def serving(*arguments: str) -> Iterator[str]:
 @pytest.mark.browser
 @pytest.mark.lab
 def test_the_lesson_is_played_and_answered(browser):
-    page = browser.new_context(viewport={"width": 1100, "height": 1600}).new_page()
-    with serving("lesson") as address:
-        page.goto(address, timeout=120_000)
+    with visit(browser, (1100, 1600), "lesson") as page:
         page.locator(PLAYER).first.wait_for(timeout=120_000)
         page.locator(PLAYER).first.get_by_test_id("forward").click()
         page.locator(f'{PLAYER}[data-cycle="1"]').first.wait_for()
@@ -91,24 +105,20 @@ def test_the_lesson_is_played_and_answered(browser):
         box.get_by_role("button", name="Check").click()
         box.get_by_text("✓ Right.").wait_for()
         assert "check_exercise" not in page.inner_text("body")
-    page.context.close()
 
 
 @voila
 @pytest.mark.browser
 @pytest.mark.lab
 def test_the_explorer_simulates_again_when_a_control_is_moved(browser):
-    page = browser.new_context(viewport={"width": 1300, "height": 1800}).new_page()
     status = '[data-testid="explorer-status"][data-runs="{}"]'
-    with serving("explorer") as address:
-        page.goto(address, timeout=120_000)
+    with visit(browser, (1300, 1800), "explorer") as page:
         page.locator(status.format(1)).wait_for(timeout=120_000)
         page.locator(PLAYER).wait_for()
         page.locator(".bs-explorer").get_by_label("order", exact=True).select_option("fifo")
         page.locator(status.format(2)).wait_for()
         assert 'order="fifo"' in page.get_by_test_id("code").inner_text()
         page.locator(".bs-explorer .js-plotly-plot").first.wait_for()
-    page.context.close()
 
 
 def test_an_answer_is_checked_and_never_run():
