@@ -21,6 +21,7 @@ from blockserve.tracing import Trace
 
 LADDER: tuple[str, ...] = tuple(name for name in PRESETS if name != "vanilla")  # vanilla: other rule, other cache
 REFERENCE, FAIR, TOP = LADDER[0], "static", LADDER[-1]
+BASELINES = (REFERENCE, "static-eos", FAIR)  # the paper's; the same that stops at the end token; our implementation
 SCHEDULE = ("order", "bound", "fill", "quantum")  # parts of a preset that say when work is done
 
 Kind = Literal["reference", "implementation", "scheduling"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import nbformat
 import pytest
@@ -64,22 +66,10 @@ SIMULATED = {
 }
 REAL_ONLY = {"17_quality_and_exactness"}
 EXPERIMENTS = [name for name in available() if name[0] == "1"]
-TINY = {"checkpoints": ["tiny-llada"], "tasks": ["arithmetic"]}
 
-
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory):
-    """``quick(name, **given)``: the quick run of a notebook, made once; simulated unless told otherwise."""
-    made = {}
-
-    def run(name, engine="simulated", **given):
-        key = (name, engine, str(given))
-        if key not in made:
-            folder = tmp_path_factory.mktemp(name)
-            made[key] = run_report(name, folder, {"quick": True, "engine": engine} | given, progress=False)
-        return made[key]
-
-    return run
+def of(workload: str, headline: Mapping[str, Any]) -> dict[str, Any]:
+    """The headline numbers of one workload, or of one model: those whose key ends so, without the end."""
+    return {key.removesuffix(workload): value for key, value in headline.items() if key.endswith(workload)}
 
 
 def test_every_experiment_has_its_numbers_here():
@@ -87,15 +77,15 @@ def test_every_experiment_has_its_numbers_here():
 
 
 @pytest.mark.parametrize("name", SIMULATED)
-def test_simulated_headline_numbers(name, quick):
-    headline = quick(name).results["headline"]
+def test_simulated_headline_numbers(name, quick_report):
+    headline = quick_report(name, engine="simulated").results["headline"]
     for key, expected in SIMULATED[name].items():
         assert headline[key] == pytest.approx(expected, rel=1e-6), key
 
 
 @pytest.mark.parametrize("name", SIMULATED)
-def test_results_hold_parameters_and_manifest_and_the_page_says_simulated(name, quick):
-    report = quick(name)
+def test_results_hold_parameters_and_manifest_and_the_page_says_simulated(name, quick_report):
+    report = quick_report(name, engine="simulated")
     results = report.results
     assert results["simulated"] is True and results["timings"] == {}
     assert set(results["parameters"]) == set(parameters(available()[name]))
@@ -112,14 +102,14 @@ def test_an_experiment_begins_with_question_method_and_what_would_change_our_min
     assert all(parameter.help for parameter in parameters(available()[name]).values())
 
 
-def test_two_runs_give_the_same_results(quick, tmp_path):
+def test_two_runs_give_the_same_results(quick_report, tmp_path):
     name = "13_rq4_admission_capacity"
     again = run_report(name, tmp_path, {"quick": True}, progress=False)
-    assert json.dumps(again.results) == json.dumps(quick(name).results)
+    assert json.dumps(again.results) == json.dumps(quick_report(name).results)
 
 
-def test_a_real_run_measures_and_keeps_its_seconds_apart(quick):
-    results = quick("14_rq5_block_length_and_sorting", engine="real").results
+def test_a_real_run_measures_and_keeps_its_seconds_apart(quick_report):
+    results = quick_report("14_rq5_block_length_and_sorting", engine="real").results
     assert results["simulated"] is False and results["manifest"]["device"] == "cpu"
     headline = results["headline"]
     for length, tokens in ((8, 9762), (16, 6988), (32, 6739)):  # float32: a close decision may flip
@@ -129,15 +119,15 @@ def test_a_real_run_measures_and_keeps_its_seconds_apart(quick):
     assert results["timings"]["throughput_longest_first_over_fifo"][0] > 0
 
 
-def test_the_budget_is_kept_in_a_real_run(quick):
-    headline = quick("13_rq4_admission_capacity", engine="real").results["headline"]
+def test_the_budget_is_kept_in_a_real_run(quick_report):
+    headline = quick_report("13_rq4_admission_capacity", engine="real").results["headline"]
     assert headline["budget_used_most_4"] <= 1 and headline["preemptions_reserve_4"] == [0, 0]
     assert headline["rows_over_slots_4"][0] == pytest.approx(1.031, rel=0.1)
 
 
-def test_the_ladder_of_a_real_run_keeps_answers_and_grades_every_rung(quick):
-    results = quick("10_rq1_throughput_quality", engine="real", **TINY).results
-    headline = {k.removesuffix("_tiny-llada_arithmetic"): v for k, v in results["headline"].items()}
+def test_the_ladder_of_a_real_run_keeps_answers_and_grades_every_rung(quick_report):
+    results = quick_report("10_rq1_throughput_quality", engine="real").results
+    headline = of("_tiny-llada_arithmetic", results["headline"])
     rungs = [name.removeprefix("row_tokens_") for name in headline if name.startswith("row_tokens_")]
     assert len(rungs) == 8 and min(headline[f"accuracy_{rung}"] for rung in rungs) >= 0.9
     assert headline["same_answers_static-eos"] == 1, "what follows the end token is no part of an answer"
@@ -147,12 +137,14 @@ def test_the_ladder_of_a_real_run_keeps_answers_and_grades_every_rung(quick):
     assert headline["work_saved_implementation"][0] == pytest.approx(1.617, rel=0.05)
     assert headline["work_saved_scheduling"][0] == pytest.approx(1.212, rel=0.05)
     assert not any("speedup" in key or "_s_" in key for key in headline)
-    assert results["timings"]["speedup_whole_tiny-llada_arithmetic"][0] > 0
+    timings = of("_tiny-llada_arithmetic", results["timings"])
+    assert timings["speedup_over_fast-dllm-static"] == timings["speedup_whole"] and timings["speedup_whole"][0] > 0
+    assert timings["speedup_over_static"] == timings["speedup_scheduling"] and timings["speedup_over_static-eos"][0] > 0
 
 
-def test_quality_and_exactness_of_a_real_run(quick):
-    results = quick("17_quality_and_exactness", engine="real", **TINY).results
-    headline = {k.removesuffix("_tiny-llada"): v for k, v in results["headline"].items()}
+def test_quality_and_exactness_of_a_real_run(quick_report):
+    results = quick_report("17_quality_and_exactness").results
+    headline = of("_tiny-llada", results["headline"])
     assert results["simulated"] is False and results["timings"] == {}
     assert headline["agreement_float64"] == 1 and headline["differ_float64"] == 0
     assert headline["agreement_float32"] >= 0.8 and 0 <= headline["agreement_bfloat16"] <= 1

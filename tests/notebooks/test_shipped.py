@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blockserve.report import available, parameters, run_report
+from blockserve.report import available
 from browser import open_file
 
 DRAWN = """() => {
@@ -16,9 +16,8 @@ DRAWN = """() => {
 
 @pytest.mark.browser
 @pytest.mark.parametrize("name", available())
-def test_a_shipped_notebook_runs_and_its_page_draws_everything(name, tmp_path, browser, record_count):
-    quick = {"quick": True} if "quick" in parameters(available()[name]) else {}
-    report = run_report(name, tmp_path, quick, progress=False)
+def test_a_shipped_notebook_runs_and_its_page_draws_everything(name, quick_report, browser, record_count):
+    report = quick_report(name)
     with open_file(browser, report.html) as page:
         page.wait_for_function(DRAWN)
         assert "This view cannot be shown" not in page.inner_text("body")

@@ -6,14 +6,16 @@ That each notebook runs and that its page draws everything is test_shipped's; wh
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import nbformat
 import pytest
 
 import blockserve as bs
 from blockserve.core import UnknownNameError
-from blockserve.report import available, parameters, run_report
+from blockserve.report import available, parameters
 from blockserve.studies.exercises.base import CHECKS, Verdict
 from solutions import MISTAKES, SOLUTIONS
 
@@ -110,17 +112,21 @@ def test_scripted_requests_are_checked():
             bs.serve_scripts(scripts)
 
 
-def headline(number: str, folder) -> dict:
-    """What a notebook found at toy size; what it was run with is complete, as in every report."""
-    path = TEACHING[number]
-    known = parameters(path)
-    results = run_report(path.stem, folder, {"quick": True} if "quick" in known else {}, progress=False).results
-    assert set(results["parameters"]) == set(known) and "python" in results["manifest"]["versions"]
-    return results["headline"]
+@pytest.fixture(scope="session")
+def headline(quick_report):
+    """``headline(number)``: what a notebook found at toy size; what it was run with is complete, as in every report."""
+
+    def of(number: str) -> Mapping[str, Any]:
+        path = TEACHING[number]
+        results = quick_report(path.stem).results
+        assert set(results["parameters"]) == set(parameters(path)) and "python" in results["manifest"]["versions"]
+        return results["headline"]
+
+    return of
 
 
-def test_01_surer_rules_take_more_passes_and_the_answers_are_right(tmp_path):
-    found = headline("01", tmp_path)
+def test_01_surer_rules_take_more_passes_and_the_answers_are_right(headline):
+    found = headline("01")
     assert found["correct"] and found["steps_per_block"] == [3, 1]
     passes = {name: rule["row passes a block"] for name, rule in found["rules"].items()}
     thresholds = [passes[f"threshold {tau}"] for tau in (0.5, 0.7, 0.9, 0.99)]
@@ -130,22 +136,22 @@ def test_01_surer_rules_take_more_passes_and_the_answers_are_right(tmp_path):
     assert min(right[f"threshold {tau}"] for tau in (0.5, 0.7, 0.9, 0.99)) >= 0.8 > right["quota 4"]
 
 
-def test_02_block_scheduling_raises_the_effective_compute_ratio(tmp_path):
-    found = headline("02", tmp_path)
+def test_02_block_scheduling_raises_the_effective_compute_ratio(headline):
+    found = headline("02")
     ratio, cycles = found["effective_compute_ratio"], found["cycles"]
     assert ratio["block-fifo"] > ratio["static"] and cycles["block-fifo"] < cycles["static"]
     assert len(found["blocks_needed"]) >= 3, "requests are unlike"
 
 
-def test_03_the_boxes_of_figure_1_and_the_cycles_of_your_own_requests(tmp_path):
-    found = headline("03", tmp_path)
+def test_03_the_boxes_of_figure_1_and_the_cycles_of_your_own_requests(headline):
+    found = headline("03")
     assert found["figure_1"]["1"][:3] == [[3, 28], [3, 32], [3, 36]]
     assert found["figure_1"]["2"][:2] == [[3, 24], [4, 18]]
     assert found["cycles"] == {"static": 9, "block-fifo": 6, "blockserve-budget": 4}
 
 
-def test_04_sand_is_quicker_than_a_line_and_a_larger_budget_takes_fewer_cycles(tmp_path):
-    found = headline("04", tmp_path)
+def test_04_sand_is_quicker_than_a_line_and_a_larger_budget_takes_fewer_cycles(headline):
+    found = headline("04")
     assert found["cycles_by_fill"] == {"head_of_line": 8, "sand_strict": 7, "sand": 6}
     assert found["cycles_preempting_and_reserving"] == [5, 6]
     cycles = [line["cycles"] for line in found["by_budget"]]
@@ -153,8 +159,8 @@ def test_04_sand_is_quicker_than_a_line_and_a_larger_budget_takes_fewer_cycles(t
     assert found["by_budget"][-1]["preemptions"] == 0
 
 
-def test_05_no_policy_changes_a_token(tmp_path):
-    found = headline("05", tmp_path)
+def test_05_no_policy_changes_a_token(headline):
+    found = headline("05")
     assert set(found["same_tokens"].values()) == {24 // 3}
     done = {name: score["all done after [s]"] for name, score in found["simulated"].items()}
     assert done["in line"] == max(done.values()), "standing in line costs most"

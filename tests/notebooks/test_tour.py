@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from blockserve.report import run_report
 from browser import open_file
 
 LARGEST_PAGE = 6e6  # bytes
 
 
 @pytest.mark.browser
-def test_the_tour_shows_both_schedules_on_one_clock_and_the_same_tokens(tmp_path, browser):
-    report = run_report("00_tour", tmp_path, progress=False)
+def test_the_tour_shows_both_schedules_on_one_clock_and_the_same_tokens(quick_report, browser):
+    report = quick_report("00_tour")
     assert report.html.stat().st_size < LARGEST_PAGE
     found = report.results["headline"]
     assert found["same_tokens"] == report.results["parameters"]["n"]
