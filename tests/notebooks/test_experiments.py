@@ -67,6 +67,7 @@ SIMULATED = {
 REAL_ONLY = {"17_quality_and_exactness"}
 EXPERIMENTS = [name for name in available() if name[0] == "1"]
 
+
 def of(workload: str, headline: Mapping[str, Any]) -> dict[str, Any]:
     """The headline numbers of one workload, or of one model: those whose key ends so, without the end."""
     return {key.removesuffix(workload): value for key, value in headline.items() if key.endswith(workload)}
