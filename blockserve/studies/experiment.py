@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from blockserve.execution.model import DiffusionModel
 
 ENGINES = ("real", "simulated")
+UNBROKEN = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True)
@@ -280,11 +281,12 @@ def label(key: Any) -> str:
 
 
 def closing_table(rows: Mapping[Any, Mapping[str, Any]], simulated: bool) -> pd.DataFrame:
-    """One line an arm, and what its seconds are: measured or simulated."""
+    """One line an arm, and what its seconds are: measured or simulated. A number and its interval stay on one line."""
     import pandas as pd
 
     times = "simulated" if simulated else "measured"
-    return pd.DataFrame({label(key): {**row, "times": times} for key, row in rows.items()}, dtype=object).T
+    table = pd.DataFrame({label(key): {**row, "times": times} for key, row in rows.items()}, dtype=object).T
+    return table.map(lambda cell: cell.replace(" ± ", UNBROKEN) if isinstance(cell, str) else cell)
 
 
 def grouped(traces: Mapping[tuple[Any, str], Trace]) -> dict[Any, dict[str, Trace]]:

@@ -104,6 +104,9 @@ def test_tables_say_what_their_seconds_are_and_group_by_what_was_varied():
     table = closing_table({("static", 4): {"x": 1}, "b": {"x": 2}}, simulated=True)
     assert list(table.index) == ["static 4", "b"] and set(table["times"]) == {"simulated"}
     assert set(closing_table({"a": {}}, simulated=False)["times"]) == {"measured"}
+    assert closing_table({"a": {"ratio": "2.00 ± 0.10"}}, simulated=True).loc["a", "ratio"].split(" ") == [
+        "2.00\xa0±\xa00.10"
+    ]
     assert grouped({(1, "a"): "t", (1, "b"): "u", (2, "a"): "v"}) == {1: {"a": "t", "b": "u"}, 2: {"a": "v"}}
 
 
