@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -64,10 +65,23 @@ class OutOfMemoryError(RuntimeError):
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
     """Return (not raise) the error for an unknown ``name``: the nearest known name and the whole list."""
     names = sorted(known)
-    close = difflib.get_close_matches(str(name), names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    near = nearest(str(name), names)
+    hint = f" Did you mean {near!r}?" if near else ""
     listed = ", ".join(names[:MAX_LISTED]) + (f", … ({len(names)} in all)" if len(names) > MAX_LISTED else "")
     return UnknownNameError(f"unknown {kind} {name!r}.{hint} Known: {listed}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that ``name`` is a part of, or is most like, as a whole or in one of its words (``bugdet`` is
+    like ``token_budget``); ``None`` where there is none."""
+    known = list(known)
+    holding = [whole for whole in known if name and name in whole]
+    if len(holding) == 1:
+        return holding[0]
+    forms = {word: whole for whole in reversed(known) for word in re.split(r"[_-]", whole) if len(word) > 3}
+    forms |= {whole: whole for whole in known}
+    close = difflib.get_close_matches(name, forms, n=1)
+    return forms[close[0]] if close else None
 
 
 def check_choice(kind: str, value: object, known: Iterable[str]) -> None:

@@ -119,7 +119,7 @@ MISTAKES = {
     "prompts and tasks": (["run", "--tasks", "arithmetic", "--prompts", "x.jsonl"], "exclude each other"),
     "missing prompt file": (["run", "--prompts", "nowhere.jsonl"], "nowhere.jsonl"),
     "unknown notebook": (["report", "00_tuor"], "Did you mean '00_tour'"),
-    "unknown parameter": (["report", "00_tour", "-p", "bugdet=3"], "bugdet"),
+    "unknown parameter": (["report", "00_tour", "-p", "bugdet=3"], "Did you mean 'token_budget'"),
     "ill-typed parameter": (["report", "00_tour", "-p", "n=lots"], "'n' must be int"),
     "unknown recipe": (["train", "--recipe", "tiny-lada"], "Did you mean 'tiny-llada'"),
     "unknown command": (["rnu"], "rnu"),
