@@ -122,6 +122,13 @@ def _print_results(results: Mapping[str, Any]) -> None:
 def lab(
     folder: Annotated[Path, typer.Argument(help="Where to put the notebooks.")] = Path("blockserve-notebooks"),
     launch: Annotated[bool, typer.Option(help="Open JupyterLab after copying.")] = True,
+    port: Annotated[
+        int | None, typer.Option(help="Port of JupyterLab; the first free one from 8888 by default.")
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open JupyterLab's page in a browser.")] = True,
+    allow_root: Annotated[
+        bool, typer.Option("--allow-root", help="Let root run JupyterLab, as in a container.")
+    ] = False,
 ) -> None:
     """Copy the notebooks and open JupyterLab on them."""
     from blockserve.report import copy_notebooks, launch_lab
@@ -130,6 +137,8 @@ def lab(
     print(f"{len(done.copied)} notebooks copied to {done.target.resolve()}")
     for path in done.kept:
         print(f"  kept {path.name}: it differs from ours (your work is not overwritten)")
-    code = launch_lab(folder) if launch else 0
+    options = [] if port is None else [f"--port={port}"]
+    options += [flag for flag, wanted in (("--no-browser", not browser), ("--allow-root", allow_root)) if wanted]
+    code = launch_lab(folder, options) if launch else 0
     last_line({"folder": str(done.target.resolve()), "copied": len(done.copied), "kept": [p.name for p in done.kept]})
     raise typer.Exit(code)

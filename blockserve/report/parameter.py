@@ -26,28 +26,33 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 class Parameter:
     """One assignment of the parameters cell: ``name: kinds = default  # help``.
 
-    ``kinds`` are the types a value may have: the annotation's, else the default's; empty means any.
+    ``kinds`` are the types a value may have: the annotation's, else the default's; empty means any. ``items`` are
+    those of a list's items, of ``list[float]``; empty means any.
     """
 
     name: str
     default: Any
     kinds: tuple[type, ...]
     help: str = ""
+    items: tuple[type, ...] = ()
 
     @property
     def kind_names(self) -> str:
-        """The kinds as a reader sees them: ``int or None``."""
-        return " or ".join("None" if kind is type(None) else kind.__name__ for kind in self.kinds) or "any value"
+        """The kinds as a reader sees them: ``int or None``, ``list of float``."""
+        names = _named(self.kinds) or "any value"
+        return names.replace("list", f"list of {_named(self.items)}") if self.items else names
 
     def convert(self, value: Any) -> Any:
         """``value`` as this parameter takes it; text, as a command line gives it, is parsed first.
 
         Raises `ConfigError` with the name, the value and what is allowed.
         """
-        parsed = self._parse(value) if isinstance(value, str) else value
-        if type(parsed) is int and float in self.kinds and int not in self.kinds:
-            return float(parsed)
-        if self.kinds and type(parsed) not in self.kinds:  # by type(), for a bool is an int to isinstance
+        parsed = _widened(self._parse(value) if isinstance(value, str) else value, self.kinds)
+        wrong = self.kinds and type(parsed) not in self.kinds  # by type(), for a bool is an int to isinstance
+        if self.items and isinstance(parsed, (list, tuple)):
+            parsed = type(parsed)(_widened(item, self.items) for item in parsed)
+            wrong = wrong or any(type(item) not in self.items for item in parsed)
+        if wrong:
             raise ConfigError(
                 f"parameter {self.name!r} must be {self.kind_names}, got {value!r} (default: {self.default!r})"
             )
@@ -63,10 +68,20 @@ class Parameter:
         if float in self.kinds and word.lower() in ("inf", "-inf", "nan"):
             return float(word)
         sequence = next((kind for kind in (list, tuple) if kind in self.kinds), None)
-        if sequence and word[:1] not in ("[", "("):
-            return sequence(_literal_or_text(item.strip()) for item in word.split(",") if item.strip())
+        if sequence and word[:1] not in ("[", "(") and not (word == "None" and type(None) in self.kinds):
+            read = str if self.items == (str,) else _literal_or_text
+            return sequence(read(item.strip()) for item in word.split(",") if item.strip())
         parsed = _literal_or_text(word)
         return text if str in self.kinds and type(parsed) not in self.kinds else parsed
+
+
+def _named(kinds: Iterable[type]) -> str:
+    return " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+
+
+def _widened(value: Any, kinds: tuple[type, ...]) -> Any:
+    """A whole number as a float where only that is allowed."""
+    return float(value) if type(value) is int and float in kinds and int not in kinds else value
 
 
 def _literal_or_text(word: str) -> Any:
@@ -101,9 +116,9 @@ def _read_cell(source: str) -> dict[str, Parameter]:
     found = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.AnnAssign) and node.value is not None:
-            target, kinds = node.target, _annotated_kinds(node.annotation)
+            target, kinds, items = node.target, _annotated_kinds(node.annotation), _annotated_items(node.annotation)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, kinds = node.targets[0], None
+            target, kinds, items = node.targets[0], None, ()
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue  # a docstring
         else:
@@ -112,7 +127,7 @@ def _read_cell(source: str) -> dict[str, Parameter]:
         if kinds is None:
             kinds = () if default is None else (type(default),)
         name = ast.unparse(target)
-        found[name] = Parameter(name, default, kinds, comments.get(node.end_lineno, ""))
+        found[name] = Parameter(name, default, kinds, comments.get(node.end_lineno, ""), items)
     return found
 
 
@@ -125,6 +140,15 @@ def _annotated_kinds(annotation: ast.expr) -> tuple[type, ...]:
         annotation = annotation.value
     kind = _KINDS.get(ast.unparse(annotation))
     return (kind,) if kind else ()
+
+
+def _annotated_items(annotation: ast.expr) -> tuple[type, ...]:
+    """The types of a list's items: of ``list[float]``, also in ``list[float] | None``; empty (any) if none is said."""
+    if isinstance(annotation, ast.BinOp):
+        return _annotated_items(annotation.left) or _annotated_items(annotation.right)
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) in ("list", "tuple"):
+        return _annotated_kinds(annotation.slice)
+    return ()
 
 
 def check_parameters(known: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,9 @@ slots: int | str = "auto"
 presets = ["static", "blockserve-budget"]
 quick = False
 rule = "tau=0.9 # not a comment"
+loads: list[float] = [0.5, 1]
+widths: list[int | str] | None = None
+names: list[str] = ["a"]
 anything = None
 '''
 
@@ -39,11 +42,25 @@ def known(notebook):
 
 
 def test_names_defaults_kinds_and_comments_are_read(known):
-    assert list(known) == ["n", "rate", "token_budget", "slots", "presets", "quick", "rule", "anything"]
+    assert list(known) == [
+        "n",
+        "rate",
+        "token_budget",
+        "slots",
+        "presets",
+        "quick",
+        "rule",
+        "loads",
+        "widths",
+        "names",
+        "anything",
+    ]
     assert (known["n"].default, known["n"].kinds, known["n"].help) == (48, (int,), "how many requests")
     assert known["token_budget"].kind_names == "int or None"
     assert known["rule"].default == "tau=0.9 # not a comment"
-    assert known["presets"].kinds == (list,)
+    assert known["presets"].kinds == (list,) and known["presets"].items == ()
+    assert known["loads"].kind_names == "list of float"
+    assert known["widths"].kind_names == "list of int or str or None"
 
 
 def test_a_notebook_without_a_parameters_cell_has_none(notebook):
@@ -72,6 +89,11 @@ def test_a_parameters_cell_that_computes_is_refused(notebook):
         ("quick", "true", True),
         ("quick", "0", False),
         ("rule", "12", "12"),
+        ("loads", "1,0.9", [1.0, 0.9]),
+        ("loads", [1, 2], [1.0, 2.0]),
+        ("widths", "1,full", [1, "full"]),
+        ("widths", "None", None),
+        ("names", "1,b", ["1", "b"]),
         ("anything", "12", 12),
         ("anything", "abc", "abc"),
     ],
@@ -97,6 +119,11 @@ def test_text_and_values_become_the_parameters_type(known, name, given, value):
         ("quick", 1),
         ("rule", 12),
         ("presets", "[oops"),
+        ("loads", "abc"),
+        ("loads", "0.5,high"),
+        ("loads", [True]),
+        ("widths", "1,0.5"),
+        ("names", [1]),
     ],
 )
 def test_the_wrong_type_is_refused_with_name_value_and_type(known, name, given):
