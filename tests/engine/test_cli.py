@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 
 import pytest
 
 from blockserve import Trace
+from interrupts import hear_interrupts
 
 KEYS = {
     "requests", "finished", "valid_tokens", "tokens_per_s", "cycles", "batch_mean", "padding_fraction", "budget",
@@ -173,10 +173,8 @@ def test_an_interrupt_keeps_the_trace(tmp_path):
     path = tmp_path / "t.jsonl"
     command = [sys.executable, "-m", "blockserve.cli", "run", "-n", "600", "--slots", "1", "--trace", str(path)]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
-    # a background job hands SIGINT down as ignored; a person's shell does not
-    heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command, text=True, env=env, preexec_fn=heard, **pipes)
+    process = subprocess.Popen(command, text=True, env=env, preexec_fn=hear_interrupts, **pipes)
     deadline = time.monotonic() + 60
     while not (path.exists() and b'"kind":"cycle"' in path.read_bytes()):
         assert time.monotonic() < deadline and process.poll() is None

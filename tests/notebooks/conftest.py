@@ -1,13 +1,15 @@
-"""Runs of the shipped notebooks, which several tests look at."""
+"""Runs of the shipped notebooks, which several tests look at, and the command line in this process."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from blockserve import cli
 from blockserve.report import ReportResult, available, parameters, run_report
 
 
@@ -24,5 +26,19 @@ def quick_report(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Repo
         if key not in made:
             made[key] = run_report(name, tmp_path_factory.mktemp(name), changed, progress=False)
         return made[key]
+
+    return run
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """``command("report", …)``: (exit code, standard output, standard error) of ``blockserve`` with these arguments."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["blockserve", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        captured = capsys.readouterr()
+        return ended.value.code or 0, captured.out, captured.err
 
     return run

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from blockserve.cli import main
 from blockserve.core import BlockServeError, ConfigError, UnknownNameError
 from blockserve.report import ReportError, available, copy_notebooks, launch_lab, run_report, to_html
 from browser import open_file
@@ -233,12 +231,9 @@ def test_jupyterlab_starts_in_this_environment_and_its_exit_code_comes_back(tmp_
     assert re.match(r"4\.", capfd.readouterr().out)
 
 
-def test_lab_hands_its_options_to_jupyterlab(tmp_path, monkeypatch, capsys):
+def test_lab_hands_its_options_to_jupyterlab(tmp_path, monkeypatch, command):
     started = []
     monkeypatch.setattr("blockserve.report.launch_lab", lambda *given: started.append(given) or 3)
-    options = ["--port", "9000", "--no-browser", "--allow-root"]
-    monkeypatch.setattr(sys, "argv", ["blockserve", "lab", str(tmp_path / "mine"), *options])
-    with pytest.raises(SystemExit) as ended:
-        main()
+    code, out, _ = command("lab", tmp_path / "mine", "--port", 9000, "--no-browser", "--allow-root")
     assert started == [(tmp_path / "mine", ["--port=9000", "--no-browser", "--allow-root"])]
-    assert ended.value.code == 3 and '"copied"' in capsys.readouterr().out
+    assert code == 3 and '"copied"' in out

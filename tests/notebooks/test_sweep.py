@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from blockserve import cli
 from blockserve.core import BlockServeError, ConfigError, UnknownNameError
 from blockserve.report import compare_results, parse_sweeps, run_sweep
 
@@ -27,15 +25,6 @@ def write(path, source=RESULTS, parameters=PARAMETERS):
     return str(path)
 
 
-def command(monkeypatch, capsys, *arguments):
-    """(exit code, standard output, standard error) of ``blockserve`` with these arguments."""
-    monkeypatch.setattr(sys, "argv", ["blockserve", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    captured = capsys.readouterr()
-    return ended.value.code or 0, captured.out, captured.err
-
-
 def test_the_values_of_a_sweep_are_parted_at_commas_outside_brackets():
     assert parse_sweeps(["n=1, 2", "sizes=[1,2],[4]"]) == {"n": ["1", "2"], "sizes": ["[1,2]", "[4]"]}
     for wrong in ("n=", "n=1,,2", "n=1,1"):
@@ -43,11 +32,11 @@ def test_the_values_of_a_sweep_are_parted_at_commas_outside_brackets():
             parse_sweeps([wrong])
 
 
-def test_a_sweep_of_six_with_one_failing_cell_finishes_the_other_five_and_exits_1(tmp_path, monkeypatch, capsys):
+def test_a_sweep_of_six_with_one_failing_cell_finishes_the_other_five_and_exits_1(tmp_path, command):
     # It divides by zero at n=4, but not in red.
     path = write(tmp_path / "nb.ipynb", RESULTS.replace("(4 - n)", "(1 if color == 'red' else 4 - n)"))
     arguments = ("report", path, "--sweep", "n=1,2,4", "--sweep", "color=red,blue", "--out", tmp_path / "o")
-    code, out, _ = command(monkeypatch, capsys, *arguments, "--no-progress")
+    code, out, _ = command(*arguments, "--no-progress")
     last = json.loads(out.splitlines()[-1])
     assert code == 1 and (last["runs"], last["failed"]) == (6, 1)
     assert "n=4, color=blue: nb.ipynb stopped at cell 2" in out
@@ -83,10 +72,8 @@ def shipped(tmp_path, monkeypatch):
     return folder
 
 
-def test_all_runs_every_notebook_small_where_it_can_be_and_exits_1_for_a_failure(
-    shipped, tmp_path, monkeypatch, capsys
-):
-    code, out, _ = command(monkeypatch, capsys, "report", "--all", "--quick", "--out", tmp_path / "o", "--no-progress")
+def test_all_runs_every_notebook_small_where_it_can_be_and_exits_1_for_a_failure(shipped, tmp_path, command):
+    code, out, _ = command("report", "--all", "--quick", "--out", tmp_path / "o", "--no-progress")
     lines = out.splitlines()
     last = json.loads(lines[-1])
     assert code == 1 and last["failed"] == 1 and list(last["reports"]) == ["a_works", "b_fails", "c_plain"]
@@ -95,10 +82,10 @@ def test_all_runs_every_notebook_small_where_it_can_be_and_exits_1_for_a_failure
     assert small is True and (tmp_path / "o/c_plain/results.json").is_file()
 
 
-def test_one_failed_notebook_exits_1_and_a_mistake_exits_2(tmp_path, monkeypatch, capsys):
+def test_one_failed_notebook_exits_1_and_a_mistake_exits_2(tmp_path, command):
     path = write(tmp_path / "nb.ipynb")
     out = ("--out", tmp_path / "o", "--no-progress")
-    assert command(monkeypatch, capsys, "report", path, "-p", "n=4", *out)[0] == 1
+    assert command("report", path, "-p", "n=4", *out)[0] == 1
     for mistake in (
         ("report", path, "-p", "m=4", *out),
         ("report", *out),
@@ -107,11 +94,11 @@ def test_one_failed_notebook_exits_1_and_a_mistake_exits_2(tmp_path, monkeypatch
         ("report", "--all", "-p", "n=1", *out),
         ("report", "--diff", tmp_path / "none.json", tmp_path / "none.json"),
     ):
-        code, _, error = command(monkeypatch, capsys, *mistake)
+        code, _, error = command(*mistake)
         assert code == 2 and len(error.strip().splitlines()) == 1
 
 
-def test_two_runs_are_compared_without_their_timings_unless_asked(tmp_path, monkeypatch, capsys):
+def test_two_runs_are_compared_without_their_timings_unless_asked(tmp_path, command):
     first, second = tmp_path / "a.json", tmp_path / "b.json"
     values = {"headline": {"x": 2, "y": [1, 2]}, "timings": {"s": 1.0}}
     first.write_text(json.dumps(values))
@@ -122,7 +109,7 @@ def test_two_runs_are_compared_without_their_timings_unless_asked(tmp_path, monk
     second.write_text(json.dumps({"headline": {"x": 3, "y": [1, 2, 3]}}))
     found = {d.path: (d.first, d.second) for d in compare_results(first, second)}
     assert found == {"headline.x": (2, 3), "headline.y.2": (None, 3)}
-    code, out, _ = command(monkeypatch, capsys, "report", "--diff", first, second)
+    code, out, _ = command("report", "--diff", first, second)
     assert code == 0 and json.loads(out.splitlines()[-1])["differences"]["headline.x"] == [2, 3]
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import pytest
 from blockserve.cli import apps
 from blockserve.core import BlockServeError, ConfigError, UnknownNameError
 from blockserve.report import available, parameters
+from interrupts import hear_interrupts
 
 PLAYER = '[data-testid="batch-player"][data-ready="true"]'
 voila = pytest.mark.skipif(find_spec("voila") is None, reason="Voila is not installed (the extra 'apps')")
@@ -73,10 +73,8 @@ def serving(*arguments: str) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "blockserve.cli", "app", *arguments, f"--port={port}", "--no-browser"]
-    # a background job hands SIGINT down as ignored; a person's shell does not
-    heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    process = subprocess.Popen(command, start_new_session=True, preexec_fn=heard, **pipes)
+    process = subprocess.Popen(command, start_new_session=True, preexec_fn=hear_interrupts, **pipes)
     try:
         seen = []
         for line in process.stdout:

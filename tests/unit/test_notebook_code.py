@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+from blockserve.report import available
 
 
 def cells(path: Path) -> list[str]:
@@ -39,7 +39,7 @@ def exists(module: str, name: str | None) -> bool:
     return True
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", available().values(), ids=available())
 def test_what_a_notebook_imports_exists(path):
     names = [pair for source in cells(path) for pair in imported(source)]
     assert names, "every notebook uses BlockServe"
