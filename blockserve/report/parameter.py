@@ -19,6 +19,7 @@ from typing import Any
 from blockserve.core import BlockServeError, ConfigError, unknown_name
 
 _KINDS: dict[str, type] = {t.__name__: t for t in (bool, int, float, str, list, tuple, dict)} | {"None": type(None)}
+_SEQUENCES = (list, tuple)
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -27,7 +28,7 @@ class Parameter:
     """One assignment of the parameters cell: ``name: kinds = default  # help``.
 
     ``kinds`` are the types a value may have: the annotation's, else the default's; empty means any. ``items`` are
-    those of a list's items, of ``list[float]``; empty means any.
+    those of a list's or a tuple's items, as in ``list[float]``; empty means any.
     """
 
     name: str
@@ -39,8 +40,7 @@ class Parameter:
     @property
     def kind_names(self) -> str:
         """The kinds as a reader sees them: ``int or None``, ``list of float``."""
-        names = _named(self.kinds) or "any value"
-        return names.replace("list", f"list of {_named(self.items)}") if self.items else names
+        return _named(self.kinds, self.items) or "any value"
 
     def convert(self, value: Any) -> Any:
         """``value`` as this parameter takes it; text, as a command line gives it, is parsed first.
@@ -49,7 +49,7 @@ class Parameter:
         """
         parsed = _widened(self._parse(value) if isinstance(value, str) else value, self.kinds)
         wrong = self.kinds and type(parsed) not in self.kinds  # by type(), for a bool is an int to isinstance
-        if self.items and isinstance(parsed, (list, tuple)):
+        if self.items and isinstance(parsed, _SEQUENCES):
             parsed = type(parsed)(_widened(item, self.items) for item in parsed)
             wrong = wrong or any(type(item) not in self.items for item in parsed)
         if wrong:
@@ -67,7 +67,7 @@ class Parameter:
             return word.lower() in _TRUE
         if float in self.kinds and word.lower() in ("inf", "-inf", "nan"):
             return float(word)
-        sequence = next((kind for kind in (list, tuple) if kind in self.kinds), None)
+        sequence = next((kind for kind in _SEQUENCES if kind in self.kinds), None)
         if sequence and word[:1] not in ("[", "(") and not (word == "None" and type(None) in self.kinds):
             read = str if self.items == (str,) else _literal_or_text
             return sequence(read(item.strip()) for item in word.split(",") if item.strip())
@@ -75,8 +75,11 @@ class Parameter:
         return text if str in self.kinds and type(parsed) not in self.kinds else parsed
 
 
-def _named(kinds: Iterable[type]) -> str:
-    return " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+def _named(kinds: Iterable[type], items: tuple[type, ...] = ()) -> str:
+    names = {type(None): "None"} | (
+        {kind: f"{kind.__name__} of {_named(items)}" for kind in _SEQUENCES} if items else {}
+    )
+    return " or ".join(names.get(kind, kind.__name__) for kind in kinds)
 
 
 def _widened(value: Any, kinds: tuple[type, ...]) -> Any:
@@ -146,7 +149,7 @@ def _annotated_items(annotation: ast.expr) -> tuple[type, ...]:
     """The types of a list's items: of ``list[float]``, also in ``list[float] | None``; empty (any) if none is said."""
     if isinstance(annotation, ast.BinOp):
         return _annotated_items(annotation.left) or _annotated_items(annotation.right)
-    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) in ("list", "tuple"):
+    if isinstance(annotation, ast.Subscript) and _KINDS.get(ast.unparse(annotation.value)) in _SEQUENCES:
         return _annotated_kinds(annotation.slice)
     return ()
 

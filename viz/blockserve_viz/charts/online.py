@@ -55,8 +55,8 @@ def arrival_rates(runs: Mapping[float, Trace | Mapping[str, Trace]], limit: floa
     figure.update_xaxes(title_text="arrivals (requests/s)", rangemode="tozero")
     figure.update_yaxes(title_text="goodput (requests/s)", rangemode="tozero", row=1, col=1)
     ticks = [digit * 10.0**power for power in range(-4, 6) for digit in (1, 2, 5)]
-    figure.update_yaxes(title_text="latency (s): p99, median dotted", type="log", row=1, col=2)
-    figure.update_yaxes(tickvals=ticks, ticktext=[f"{tick:,g}" for tick in ticks], row=1, col=2)
+    log = {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,g}" for tick in ticks]}
+    figure.update_yaxes(**log, title_text="latency (s): p99, median dotted", row=1, col=2)
     first = {name: next(iter(own.values())) for name, own in series.items()}
     subtitle = f"goodput: answered within {limit:.3g} s; dashed: every request in time, and that limit"
     return styled(figure, "Goodput and latency against the arrival rate", subtitle, 430, first)
